@@ -1,0 +1,101 @@
+// Group: collective operations over a Fabric, for any number of ranks.
+//
+// Every rank calls the same operations in the same order with the same sizes and options. Sums are
+// made in rank order by every path, so the result is the same bits on all ranks and in all runs.
+// Each operation takes a deadline on fabric.clock() and, on failure, returns a kGroup status that
+// names the operation and the culprit; from then on the group is broken for good.
+// Thread rule: one thread at a time. Borrows the fabric. Steady-state operations allocate nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "fabric/fabric.h"
+#include "fabric/message.h"
+
+namespace shoal::collective {
+
+// out[i] = ((parts[0][i] + parts[1][i]) + parts[2][i]) ...; every part has out.size() elements;
+// out may be one of the parts. At least one part.
+using SumFunction = void (*)(std::span<float> out, std::span<const float* const> parts);
+
+// The plain one, vectorised by the compiler for the processor at hand.
+void sum_in_rank_order(std::span<float> out, std::span<const float* const> parts);
+
+struct GroupOptions {
+  SumFunction sum = sum_in_rank_order;
+  // all_reduce: up to this many bytes (and one slot) everybody sends to everybody; above,
+  // reduce-scatter and all-gather in pipelined slots.
+  size_t one_shot_bytes_max = 64 * 1024;
+};
+
+// What the operations have cost so far.
+struct Counters {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;  // of the callers' data
+  double seconds = 0;  // spent inside, waiting included
+};
+
+// The parts of all ranks, one after another in rank order.
+struct RankParts {
+  std::span<std::byte> all;
+  std::span<const size_t> bytes_by_rank;  // [size]; sums up to all.size()
+};
+
+class Group {
+ public:
+  explicit Group(fabric::Fabric& fabric, GroupOptions options = {});
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int rank() const { return fabric_.rank(); }
+  int size() const { return fabric_.size(); }
+  fabric::Fabric& fabric() { return fabric_; }
+
+  // data becomes the sum over all ranks.
+  Status all_reduce(std::span<float> data, const Deadline& deadline);
+  // The own part is already in place in parts.all; the others' are filled in.
+  Status all_gather(const RankParts& parts, const Deadline& deadline);
+  // data of root goes to everybody.
+  Status broadcast(std::span<std::byte> data, int root, const Deadline& deadline);
+  // The same, where only root knows the size; refuses more than bytes_max.
+  Status broadcast_message(std::vector<std::byte>& message, int root, const Deadline& deadline);
+  // mine goes to root; on root (only) parts.all is filled, the own part included.
+  struct Gather {
+    std::span<const std::byte> mine;
+    RankParts parts;  // read on root only
+    int root = 0;
+  };
+  Status gather(const Gather& gather, const Deadline& deadline);
+  // Returns after every rank has entered.
+  Status barrier(const Deadline& deadline);
+
+  const Counters& counters() const { return counters_; }
+  void reset_counters() { counters_ = {}; }
+
+  // Largest message that broadcast_message accepts.
+  static constexpr size_t kMessageBytesMax = size_t{256} * 1024 * 1024;
+
+ private:
+  struct PeerProgress;
+  class Timed;
+
+  Status one_shot(std::span<float> data, const Deadline& deadline);
+  Status scatter_and_gather(std::span<float> data, const Deadline& deadline);
+  Status exchange(std::string_view operation, const Deadline& deadline);
+  std::string describe(std::string_view operation) const;
+
+  fabric::Fabric& fabric_;
+  GroupOptions options_;
+  Counters counters_;
+  // Scratch, sized once: one entry per rank.
+  std::vector<fabric::Transfer> transfers_;
+  std::vector<const float*> sum_parts_;
+};
+
+}  // namespace shoal::collective

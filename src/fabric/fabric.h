@@ -1,0 +1,85 @@
+// Fabric: all endpoints of one group, by rank, with the group's health and liveness.
+//
+// Made by one of the makers: fabric/local_launch.h (processes of this machine, shm or TCP),
+// fabric/tcp/tcp_group.h (TCP between any machines), fabric/in_process.h (threads of one process),
+// fabric/sim/sim_network.h (virtual time). The destructor says goodbye to the peers, or tells them
+// why the group failed.
+// Thread rule: endpoints as endpoint.h says; everything else is safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "fabric/endpoint.h"
+#include "fabric/group_health.h"
+#include "fabric/spin.h"
+
+namespace shoal::fabric {
+
+class LivenessMonitor;
+
+enum class LinkKind { kShm, kTcp };
+
+std::string_view link_kind_name(LinkKind kind);
+// "shm" or "tcp"; kRequest otherwise.
+Result<LinkKind> parse_link_kind(std::string_view name);
+
+// Limits: ranks of one group.
+inline constexpr int kGroupSizeMax = 64;
+
+// How a peer's death is noticed.
+struct LivenessOptions {
+  Nanoseconds beat_interval{std::chrono::milliseconds(100)};
+  int missed_beats_max = 12;  // silence of 1.2 s
+};
+
+struct FabricOptions {
+  SlotClass slots;
+  LivenessOptions liveness;
+  int threads_per_rank = 1;  // compute threads, to choose between spinning and yielding
+};
+
+class Fabric {
+ public:
+  // Everything that a maker has put together. endpoints[rank] is null for the own rank.
+  struct Parts {
+    int rank = 0;
+    uint64_t epoch = 0;
+    std::vector<std::string> node_names;  // by rank
+    std::unique_ptr<GroupHealth> health;
+    std::vector<std::unique_ptr<Endpoint>> endpoints;
+    std::unique_ptr<LivenessMonitor> monitor;  // null in the simulation
+    const Clock* clock = nullptr;
+    SpinPolicy spin;
+  };
+  explicit Fabric(Parts parts);
+  ~Fabric();
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  int rank() const { return parts_.rank; }
+  int size() const { return static_cast<int>(parts_.node_names.size()); }
+  uint64_t epoch() const { return parts_.epoch; }
+  const std::string& node_name(int rank) const;
+  // peer: any rank but the own.
+  Endpoint& endpoint(int peer);
+  GroupHealth& health() { return *parts_.health; }
+  // The clock to make deadlines with (virtual in the simulation).
+  const Clock& clock() const { return *parts_.clock; }
+  const SpinPolicy& spin() const { return parts_.spin; }
+  // "shm", "tcp", "sim", or "none" for a group of one.
+  std::string_view link_name() const;
+
+ private:
+  Parts parts_;
+};
+
+// A group of one: no endpoints.
+std::unique_ptr<Fabric> make_single_fabric(std::string node_name);
+
+}  // namespace shoal::fabric

@@ -1,0 +1,48 @@
+// Spinner: how a waiting thread spends the first microseconds: pauses, then yields, then sleeps.
+//
+// With more runnable threads than cores a pure spin costs whole scheduler ticks, so an
+// oversubscribed group yields after a very short spin.
+// Thread rule: one thread per Spinner; SpinPolicy is data.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace shoal::fabric {
+
+struct SpinPolicy {
+  Nanoseconds pause_for{std::chrono::microseconds(500)};  // spinning with pauses, at most
+  Nanoseconds yield_for{0};                               // then with yields, at most
+};
+
+// Never spins: for virtual time.
+inline constexpr SpinPolicy kNoSpin{Nanoseconds(0), Nanoseconds(0)};
+
+struct SpinSituation {
+  int ranks_on_host = 1;
+  int threads_per_rank = 1;
+};
+
+// A policy for this process's allowed cores (its affinity mask) and that many spinning threads.
+SpinPolicy choose_spin_policy(const SpinSituation& situation);
+
+class Spinner {
+ public:
+  explicit Spinner(const SpinPolicy& policy) : policy_(policy) {}
+
+  // Waits a moment; false when the budget is spent and the caller should sleep.
+  bool spin_once();
+  // Something happened: the budget starts anew.
+  void reset() {
+    rounds_ = 0;
+    started_ = Nanoseconds(0);
+  }
+
+ private:
+  SpinPolicy policy_;
+  uint32_t rounds_ = 0;
+  Nanoseconds started_{0};
+};
+
+}  // namespace shoal::fabric
