@@ -5,9 +5,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 #include <span>
+#include <utility>
 
 #include "base/status.h"
 
@@ -18,19 +17,24 @@ class AlignedBuffer {
   static constexpr size_t kAlignment = 64;
 
   AlignedBuffer() = default;
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
+  AlignedBuffer(const AlignedBuffer&) = delete;
+  AlignedBuffer& operator=(const AlignedBuffer&) = delete;
+  ~AlignedBuffer() { release(); }
+
   // kNode when there is no memory for it.
   static Result<AlignedBuffer> allocate(size_t bytes);
 
-  std::byte* data() const { return bytes_.get(); }
+  std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  std::span<std::byte> bytes() const { return {bytes_.get(), size_}; }
+  std::span<std::byte> bytes() const { return {data_, size_}; }
 
  private:
-  struct Unmap {
-    size_t mapped = 0;
-    void operator()(std::byte* bytes) const;
-  };
-  std::unique_ptr<std::byte, Unmap> bytes_;
+  void release();
+
+  std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
 
