@@ -1,0 +1,136 @@
+// Engine: a model laid over a group of ranks, answering requests; the API of rank 0.
+//
+// Rank 0 creates an Engine, every other rank runs run_follower() (follower.h); both with the same
+// model, plan and options. The engine opens sessions (a conversation's tokens and their KV cache),
+// and runs steps; between calls no rank uses the CPU.
+// Errors: kRequest leaves everything usable; kGroup (a peer died, see the message) and kNode break
+// the engine, every later call returns the same status.
+// Thread rule: one thread at a time, except that a cancel flag may be set from anywhere. Borrows
+// model and group, which must outlive it. The destructor ends the followers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "collective/group.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "runtime/engine_options.h"
+#include "runtime/sampler.h"
+#include "runtime/token.h"
+
+namespace shoal::runtime {
+
+using SessionId = uint32_t;
+
+enum class StopReason {
+  kEndOfGeneration,  // a token of GenerateRequest::end_tokens
+  kStopped,          // on_token returned false
+  kTokensMax,
+  kContextFull,
+  kCancelled,
+};
+
+std::string_view stop_reason_name(StopReason reason);
+
+struct GenerateRequest {
+  SessionId session = 0;
+  // The whole conversation so far. What the session already holds of its beginning is not computed
+  // again, anything else in the session is forgotten.
+  std::span<const TokenId> prompt;
+  SamplingParams sampling;
+  uint32_t tokens_max = 0;  // 0: until the context is full
+  std::span<const TokenId> end_tokens;
+  const std::atomic<bool>* cancel = nullptr;  // looked at before every step and prefill chunk
+  // Each token as it is chosen, the end token excluded. False ends the answer (a stop string).
+  std::function<bool(TokenId)> on_token;
+  // Tokens of the prompt done, of those to compute.
+  std::function<void(size_t done, size_t total)> on_prefill;
+};
+
+struct GenerateResult {
+  std::vector<TokenId> tokens;  // the end token excluded
+  StopReason reason = StopReason::kTokensMax;
+  uint64_t seed = 0;  // repeats this answer
+  size_t prompt_tokens = 0;
+  size_t reused_tokens = 0;  // of the prompt, from the session's cache
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  size_t decode_steps = 0;  // steps in decode_seconds: one less than the tokens sampled
+};
+
+// Scoring: the logits that follow every token of a text, from an empty cache.
+struct ScoreRequest {
+  std::span<const TokenId> tokens;
+  size_t first = 0;        // logits of earlier positions are not wanted
+  bool by_decode = false;  // token by token instead of by prefill
+  // logits [vocabulary] after tokens[position]; false ends the scoring.
+  std::function<bool(size_t position, std::span<const float> logits)> on_logits;
+};
+
+struct NodeStats {
+  std::string name;
+  uint64_t weight_bytes = 0;  // packed, in memory
+  uint64_t kv_bytes = 0;      // of the whole cache
+};
+
+struct EngineStats {
+  uint64_t prefill_tokens = 0;
+  double prefill_seconds = 0;
+  uint64_t decode_tokens = 0;
+  double decode_seconds = 0;
+  collective::Counters collectives;  // as rank 0 saw them
+  std::vector<NodeStats> nodes;      // by rank
+  double load_seconds = 0;
+};
+
+// One session's tokens in a step.
+struct StepItem {
+  SessionId session = 0;
+  std::span<const TokenId> tokens;
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(const model::Model& model, const plan::Plan& plan,
+                                                collective::Group& group,
+                                                const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // kBusy when EngineOptions::sessions_max are open.
+  Result<SessionId> open_session();
+  Status close_session(SessionId session);
+  // Forgets all but the first `tokens` tokens.
+  Status truncate(SessionId session, size_t tokens);
+  // What the session's cache holds.
+  Result<std::span<const TokenId>> session_tokens(SessionId session) const;
+
+  Result<GenerateResult> generate(const GenerateRequest& request);
+  Status score(const ScoreRequest& request);
+
+  // One forward pass over several sessions at once: appends each item's tokens and gives the logits
+  // after its last one, [items][vocabulary], valid until the next call. All tokens together at most
+  // EngineOptions::prefill_chunk. kRequest, with nothing changed, when the cache has no room.
+  Result<std::vector<std::span<const float>>> step(std::span<const StepItem> items);
+
+  size_t context() const;  // positions of the KV cache, over all sessions
+  size_t vocabulary() const;
+  // Of everything since create() or reset_stats().
+  EngineStats stats() const;
+  void reset_stats();
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shoal::runtime

@@ -1,0 +1,263 @@
+#include "runtime/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "base/check.h"
+
+namespace shoal::runtime {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+Status check_range(std::string_view name, float value, bool good, std::string_view range) {
+  if (good) return Status::ok();
+  return Status::request(fmt::format("{} is {}: must be {}", name, value, range));
+}
+
+Status check_token(std::string_view name, TokenId id, size_t vocabulary) {
+  if (id >= 0 && static_cast<size_t>(id) < vocabulary) return Status::ok();
+  return Status::request(
+      fmt::format("{}: token {} is not in the vocabulary of {} tokens", name, id, vocabulary));
+}
+
+Status non_finite() {
+  return Status::request(
+      "non-finite logits: the model computed NaN or infinity for this request (damaged weights, "
+      "overflow, or a context beyond its training)");
+}
+
+// One order for "worst in front" of std::*_heap that puts the best in front.
+bool comes_after(const Candidate& a, const Candidate& b) { return comes_before(b, a); }
+
+uint64_t random_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+}  // namespace
+
+Status validate(const SamplingParams& params, size_t vocabulary) {
+  const SamplingParams& p = params;
+  // Written so that NaN fails every one.
+  RETURN_IF_ERROR(check_range("temperature", p.temperature,
+                              p.temperature >= 0 && p.temperature < kInfinity, "0 or more"));
+  RETURN_IF_ERROR(check_range("top_p", p.top_p, p.top_p > 0 && p.top_p <= 1, "above 0, at most 1"));
+  RETURN_IF_ERROR(check_range("min_p", p.min_p, p.min_p >= 0 && p.min_p <= 1, "from 0 to 1"));
+  RETURN_IF_ERROR(check_range("repetition_penalty", p.repetition_penalty,
+                              p.repetition_penalty > 0 && p.repetition_penalty < kInfinity,
+                              "above 0"));
+  RETURN_IF_ERROR(check_range("presence_penalty", p.presence_penalty,
+                              std::isfinite(p.presence_penalty), "a finite number"));
+  RETURN_IF_ERROR(check_range("frequency_penalty", p.frequency_penalty,
+                              std::isfinite(p.frequency_penalty), "a finite number"));
+  if (p.top_k < 0) {
+    return Status::request(fmt::format("top_k is {}: must be 0 (off) or more", p.top_k));
+  }
+  for (const LogitBias& bias : p.logit_bias) {
+    RETURN_IF_ERROR(check_token("logit_bias", bias.id, vocabulary));
+    RETURN_IF_ERROR(check_range("logit_bias", bias.bias, bias.bias < kInfinity,
+                                "a finite number or -infinity"));
+  }
+  for (const TokenId id : p.banned) RETURN_IF_ERROR(check_token("banned", id, vocabulary));
+  return Status::ok();
+}
+
+Result<std::optional<uint64_t>> parse_seed(std::string_view text) {
+  if (text == "-1" || text == "null" || text == "random") return std::optional<uint64_t>();
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+    return Status::request(fmt::format(
+        "seed is \"{}\": must be an integer from 0 to 2^64-1, or -1 for a random one", text));
+  }
+  return std::optional<uint64_t>(seed);
+}
+
+Result<Sampler> Sampler::create(SamplingParams params, size_t vocabulary) {
+  RETURN_IF_ERROR(validate(params, vocabulary));
+  for (const TokenId id : params.banned) params.logit_bias.push_back({id, -kInfinity});
+  std::stable_sort(params.logit_bias.begin(), params.logit_bias.end(),
+                   [](const LogitBias& a, const LogitBias& b) { return a.id < b.id; });
+  // Biases of one token add up, so that a ban stays a ban.
+  std::vector<LogitBias> joined;
+  for (const LogitBias& bias : params.logit_bias) {
+    if (!joined.empty() && joined.back().id == bias.id) {
+      joined.back().bias += bias.bias;
+    } else {
+      joined.push_back(bias);
+    }
+  }
+  params.logit_bias = std::move(joined);
+  const uint64_t seed = params.seed.has_value() ? *params.seed : random_seed();
+  return Sampler(std::move(params), vocabulary, seed);
+}
+
+Sampler::Sampler(SamplingParams params, size_t vocabulary, uint64_t seed)
+    : params_(std::move(params)), random_(seed), seen_(vocabulary), generated_(vocabulary) {}
+
+void Sampler::accept_prompt(TokenId id) {
+  CHECK(id >= 0 && static_cast<size_t>(id) < seen_.size());
+  seen_[static_cast<size_t>(id)] = 1;
+  any_seen_ = true;
+}
+
+void Sampler::accept_generated(TokenId id) {
+  accept_prompt(id);
+  ++generated_[static_cast<size_t>(id)];
+  any_generated_ = true;
+}
+
+bool Sampler::changes_logits() const {
+  return !params_.logit_bias.empty() || (any_seen_ && params_.repetition_penalty != 1) ||
+         (any_generated_ && (params_.presence_penalty != 0 || params_.frequency_penalty != 0));
+}
+
+bool Sampler::may_raise_logits() const {
+  const bool biased_up = std::any_of(params_.logit_bias.begin(), params_.logit_bias.end(),
+                                     [](const LogitBias& bias) { return bias.bias > 0; });
+  return biased_up || params_.repetition_penalty < 1 || params_.presence_penalty < 0 ||
+         params_.frequency_penalty < 0;
+}
+
+float Sampler::adjusted(Candidate candidate) const {
+  float logit = candidate.logit;
+  const auto index = static_cast<size_t>(candidate.id);
+  if (seen_[index] != 0) {
+    const float penalty = params_.repetition_penalty;
+    logit = logit > 0 ? logit / penalty : logit * penalty;
+  }
+  if (const uint32_t count = generated_[index]; count > 0) {
+    logit -= params_.frequency_penalty * static_cast<float>(count) + params_.presence_penalty;
+  }
+  const auto bias =
+      std::lower_bound(params_.logit_bias.begin(), params_.logit_bias.end(), candidate.id,
+                       [](const LogitBias& entry, TokenId id) { return entry.id < id; });
+  if (bias != params_.logit_bias.end() && bias->id == candidate.id) logit += bias->bias;
+  return logit;
+}
+
+Result<std::optional<TokenId>> Sampler::sample(const LogitView& logits) {
+  if (!logits.full.empty()) return sample_full(logits.full);
+  CHECK(logits.summary != nullptr);
+  return sample_summary(*logits.summary);
+}
+
+Result<std::optional<TokenId>> Sampler::sample_full(std::span<const float> logits) {
+  CHECK(logits.size() == seen_.size());
+  heap_.clear();
+  heap_.reserve(logits.size());
+  const bool changes = changes_logits();
+  Candidate best{0, -kInfinity};
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (!(logits[i] < kInfinity)) return non_finite();
+    Candidate candidate{static_cast<TokenId>(i), logits[i]};
+    if (changes) candidate.logit = adjusted(candidate);
+    if (comes_before(candidate, best)) best = candidate;
+    if (candidate.logit > -kInfinity) heap_.push_back(candidate);
+  }
+  if (heap_.empty()) return non_finite();
+  if (is_greedy()) return std::optional<TokenId>(best.id);
+
+  const double inverse = 1.0 / double{params_.temperature};
+  double sum = 0;
+  for (const Candidate& candidate : heap_) {
+    sum += std::exp((double{candidate.logit} - double{best.logit}) * inverse);
+  }
+  std::make_heap(heap_.begin(), heap_.end(), comes_after);
+  const auto token = draw(double{best.logit} * inverse + std::log(sum), /*complete=*/true);
+  CHECK(token.has_value());
+  return token;
+}
+
+// A summary is enough when no token outside it could change the choice. A token outside is at most
+// `floor`, the last one's logit, as the model gave it; steps that only lower logits keep it there.
+// So of the adjusted candidates those above the floor, and unchanged ones at it, come in the order
+// that full logits would give, and only those are used.
+Result<std::optional<TokenId>> Sampler::sample_summary(const LogitSummary& summary) {
+  if (summary.non_finite) return non_finite();
+  const bool complete = summary.top.size() == summary.rows;
+  if (summary.top.empty() || summary.top.front().logit == -kInfinity) return non_finite();
+  const bool changes = changes_logits();
+  if (!complete && changes && may_raise_logits()) return std::optional<TokenId>();
+
+  const float floor = summary.top.back().logit;
+  heap_.clear();
+  for (Candidate candidate : summary.top) {
+    const float given = candidate.logit;
+    if (changes) candidate.logit = adjusted(candidate);
+    const bool in_order = complete || candidate.logit > floor || candidate.logit == given;
+    if (in_order && candidate.logit > -kInfinity) heap_.push_back(candidate);
+  }
+  if (heap_.empty() && complete) return non_finite();
+  if (heap_.empty()) return std::optional<TokenId>();
+  std::make_heap(heap_.begin(), heap_.end(), comes_after);
+  if (is_greedy()) return std::optional<TokenId>(heap_.front().id);
+
+  // Without a top_k the total over all tokens is needed, of the logits as they are.
+  const bool total_known = !changes && summary.inverse_temperature == inverse_temperature();
+  if (params_.top_k == 0 && !total_known) return std::optional<TokenId>();
+  return draw(summary.log_sum_exp, complete);
+}
+
+bool Sampler::next_falling() {
+  if (heap_.empty()) return false;
+  std::pop_heap(heap_.begin(), heap_.end(), comes_after);
+  taken_.push_back(heap_.back());
+  heap_.pop_back();
+  return true;
+}
+
+// Every filter keeps a prefix of the falling order. Candidates are taken one by one until the
+// prefix is known, then one is drawn from it; where no filter is on, until the draw is reached.
+// Without `complete` it gives up when the candidates run out before that.
+std::optional<TokenId> Sampler::draw(double log_total, bool complete) {
+  taken_.clear();
+  const double inverse = 1.0 / double{params_.temperature};
+  const double best = double{heap_.front().logit};
+  auto weight_of = [&](const Candidate& candidate) {
+    return std::exp((double{candidate.logit} - best) * inverse);
+  };
+  double total = std::exp(log_total - best * inverse);
+  if (params_.top_k > 0) {
+    const auto top_k = static_cast<size_t>(params_.top_k);
+    total = 0;
+    while (taken_.size() < top_k && next_falling()) total += weight_of(taken_.back());
+    if (taken_.size() < top_k && !complete) return std::nullopt;
+    heap_.swap(taken_);  // falling order is a heap already
+    taken_.clear();
+    complete = true;
+  }
+
+  const bool filters = params_.top_p < 1 || params_.min_p > 0;
+  const double random = random_.peek();
+  const double mass_kept_max = filters ? double{params_.top_p} * total : random * total;
+  double mass = 0;
+  bool ended = false;
+  while (!ended) {
+    if (heap_.empty()) {
+      if (!complete) return std::nullopt;
+      break;
+    }
+    if (filters && !taken_.empty() && weight_of(heap_.front()) < double{params_.min_p}) break;
+    next_falling();
+    mass += weight_of(taken_.back());
+    ended = filters ? params_.top_p < 1 && mass >= mass_kept_max : mass > mass_kept_max;
+  }
+  random_.advance();
+  if (!filters) return taken_.back().id;
+
+  double left = random * mass;
+  for (const Candidate& candidate : taken_) {
+    left -= weight_of(candidate);
+    if (left < 0) return candidate.id;
+  }
+  return taken_.back().id;
+}
+
+}  // namespace shoal::runtime

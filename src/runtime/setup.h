@@ -1,0 +1,31 @@
+// Setup: what rank 0 tells the other ranks of a new group, so that all of them build one instance.
+//
+// It travels once, before anything else, in one broadcast message (docs/step_protocol.md). A
+// follower then loads the same model, makes the same plan from it, and runs run_follower().
+// Thread rule: values; the functions use the group, one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "collective/group.h"
+#include "plan/plan.h"
+
+namespace shoal::runtime {
+
+struct Setup {
+  std::string model_path;  // absolute, as every rank of this machine opens it
+  plan::PlanRequest plan;  // ranks, weights, context, KV type
+  uint32_t threads = 1;    // per rank
+  uint32_t prefill_chunk = 256;
+  bool exact = false;
+};
+
+// On rank 0.
+Status send_setup(collective::Group& group, const Setup& setup, const Deadline& deadline);
+// On the others. kGroup when the bytes are no setup or do not fit this group.
+Result<Setup> receive_setup(collective::Group& group, const Deadline& deadline);
+
+}  // namespace shoal::runtime
