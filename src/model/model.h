@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "model/model_config.h"
 #include "model/model_file.h"
+#include "tensor/matrix.h"
 #include "text/vocabulary.h"
 
 namespace shoal::model {
@@ -40,7 +41,6 @@ struct ModelTensors {
   const TensorInfo* token_embedding = nullptr;  // [vocab, hidden]
   const TensorInfo* output_norm = nullptr;      // [hidden]
   const TensorInfo* output = nullptr;           // [vocab, hidden]; the embedding when tied
-  const TensorInfo* rope_factors = nullptr;     // [rope.dims / 2], f32; only for kFactors
   std::vector<LayerTensors> layers;
 };
 
@@ -64,7 +64,13 @@ struct Model {
 // kRequest naming the file and the key or tensor that is missing, odd or not supported.
 Result<std::unique_ptr<Model>> load_model(const std::string& path);
 
+// A small tensor as floats: F32, F16 or BF16 (norms, biases).
+Result<std::vector<float>> read_floats(const TensorInfo& tensor);
+// The weight as the kernels take it; for a tensor of rank 2 of ModelTensors.
+tensor::MatrixView matrix_view(const TensorInfo& tensor);
+
 // The steps of load_model, for callers that want less (`shoal info`, `shoal plan`).
+// Fills everything, rope.frequency_divisors (rope_freqs.weight) too.
 Result<ModelConfig> read_config(const ModelFile& file);
 Result<ModelTensors> resolve_tensors(const ModelFile& file, const ModelConfig& config);
 Result<TokenizerSource> read_tokenizer_source(const ModelFile& file);

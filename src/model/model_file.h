@@ -9,7 +9,6 @@
 // Thread rule: immutable, safe from many threads.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,52 +22,32 @@
 
 #include "base/mapped_file.h"
 #include "base/status.h"
-#include "model/gguf_metadata.h"
+#include "model/gguf/metadata.h"
+#include "model/shape.h"
 #include "model/storage_type.h"
 
 namespace shoal::model {
 
-// Row-major dimensions: [0] is the outermost, the last one is contiguous in memory. A weight of a
-// linear layer is [outputs, inputs]. GGUF writes the same numbers in the other order: ne(0) is the
-// contiguous one.
-class Shape {
- public:
-  static constexpr size_t kRankMax = 8;
-
-  Shape() = default;
-  Shape(std::initializer_list<uint64_t> dims);
-  // dims.size() <= kRankMax.
-  explicit Shape(std::span<const uint64_t> dims);
-
-  size_t rank() const { return rank_; }
-  uint64_t operator[](size_t i) const { return dims_[i]; }
-  uint64_t ne(size_t i) const { return i < rank_ ? dims_[rank_ - 1 - i] : 1; }
-  // The product; 1 for a scalar. Never overflows for the tensors of a ModelFile.
-  uint64_t elements() const;
-  std::span<const uint64_t> dims() const { return std::span(dims_).first(rank_); }
-  // "[576, 1536]".
-  std::string to_string() const;
-  bool operator==(const Shape& other) const = default;
-
- private:
-  std::array<uint64_t, kRankMax> dims_{};  // zero from rank_ on
-  size_t rank_ = 0;
-};
-
 struct TensorInfo {
   std::string name;
-  const StorageType* type = nullptr;  // never null in a ModelFile
+  StorageType type;
   Shape shape;
   std::span<const std::byte> data;
   size_t file = 0;  // index into ModelFile::paths()
 
-  std::optional<tensor::DType> dtype() const { return type->dtype; }
+  std::optional<tensor::DType> dtype() const { return type.dtype; }
 };
 
 enum class FileFormat { kGguf, kSafetensors };
 
-// What a reader of one format hands over; see the invariants above.
+// What a reader of one format hands over: every span is inside its file and as long as type and
+// shape need, but names may repeat and data may be misaligned.
 struct ModelFileParts {
+  ModelFileParts();
+  ~ModelFileParts();
+  ModelFileParts(ModelFileParts&&) noexcept;
+  ModelFileParts& operator=(ModelFileParts&&) noexcept;
+
   FileFormat format = FileFormat::kGguf;
   std::string format_name;  // "GGUF v3", "safetensors"
   std::vector<std::unique_ptr<MappedFile>> files;
@@ -81,7 +60,8 @@ struct ModelFileParts {
 
 class ModelFile {
  public:
-  explicit ModelFile(ModelFileParts parts);
+  // kRequest where two tensors have one name; copies the tensors that are misaligned.
+  static Result<std::unique_ptr<ModelFile>> create(ModelFileParts parts);
   ~ModelFile();
   ModelFile(const ModelFile&) = delete;
   ModelFile& operator=(const ModelFile&) = delete;
@@ -105,6 +85,8 @@ class ModelFile {
   uint64_t tensor_bytes() const;
 
  private:
+  explicit ModelFile(ModelFileParts parts);
+
   ModelFileParts parts_;
   std::string name_;
   std::unordered_map<std::string_view, size_t> index_;

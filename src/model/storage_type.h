@@ -15,18 +15,15 @@
 namespace shoal::model {
 
 struct StorageType {
-  std::string_view name;               // as users know it: "Q4_K", "BF16", "I64"
+  std::string_view name;               // as users know it: "Q4_K", "BF16", "U8"
   uint32_t block_elements = 1;         // consecutive elements of a row in one block
   uint32_t block_bytes = 0;            // bytes of one block
   uint32_t alignment = 1;              // what a typed load of one block needs
-  std::optional<tensor::DType> dtype;  // what the kernels call it, where they know it
+  std::optional<tensor::DType> dtype;  // its name among the kernels, where they know it
 };
 
-// The type with this id in a GGUF tensor entry, or nullptr.
-const StorageType* gguf_storage_type(uint32_t id);
-// The id that GGUF gives a type of the kernels.
-uint32_t gguf_type_id(tensor::DType dtype);
-// The type with this name in a safetensors header ("F32", "BF16", "I64", ...), or nullptr.
-const StorageType* safetensors_storage_type(std::string_view name);
+StorageType storage_type(tensor::DType dtype);
+// The type with this name in a safetensors header ("F32", "BF16", "I64", ...).
+std::optional<StorageType> safetensors_storage_type(std::string_view name);
 
 }  // namespace shoal::model
