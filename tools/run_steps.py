@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""The steps of `./dev check` and `./dev test`: runs them in order, goes on after a failure, and ends
+with a table and a line `N passed, M failed`.
+
+A step is one or more commands, with a log in build/logs/STEP.log. A step whose `after` failed is
+not run and counts as failed. ctest's and the fuzzers' own counts go into the final line; every
+other step counts as one.
+"""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import repo
+
+PYTHON = sys.executable
+LOGS = repo.ROOT / "build" / "logs"
+TAIL_LINES = 60
+HEARTBEAT_SECONDS = 60
+TSAN_MODULES = ("base", "fabric", "collective", "tensor", "runtime")
+SYMBOLIZER = "/usr/bin/llvm-symbolizer-19"
+
+
+@dataclass
+class Step:
+    name: str
+    commands: list[list[str]]
+    after: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    timeout_s: int = 1800
+
+
+@dataclass
+class Outcome:
+    step: Step
+    seconds: float
+    passed: int
+    failed: int
+    note: str = ""
+
+
+def tool(name: str, *arguments: str) -> list[str]:
+    return [PYTHON, str(repo.ROOT / "tools" / name), *arguments]
+
+
+def build(preset: str, *targets: str) -> list[list[str]]:
+    return [["cmake", "--preset", preset],
+            ["cmake", "--build", "--preset", preset, "--target", *(targets or ("all",))]]
+
+
+def ctest(preset: str, *arguments: str) -> list[list[str]]:
+    return [["ctest", "--test-dir", str(repo.ROOT / "build" / preset), "--output-on-failure",
+             "--no-tests=error", *arguments]]
+
+
+def format_command() -> list[str]:
+    sources = [str(path) for path in repo.files(repo.ROOT)
+               if path.suffix in (".cc", ".h") and not repo.is_data(path)]
+    return ["clang-format-19", "--dry-run", "-Werror", *sources]
+
+
+def common_steps() -> list[Step]:
+    return [
+        Step("format", [format_command()]),
+        Step("build", build("release", "all", "header_checks")),
+        Step("repository", ctest("release", "-L", "check"), after="build"),
+    ]
+
+
+def check_steps() -> list[Step]:
+    unit = ctest("release", "-LE", "check|e2e|slow")
+    tidy = tool("check_tidy.py", "build/release", "--seconds", "45")
+    return [*common_steps(), Step("unit", unit, after="build"), Step("tidy", [tidy], after="build")]
+
+
+def data_steps() -> list[Step]:
+    script = repo.ROOT / "tools" / "fetch_test_data.py"
+    return [Step("data", [tool(script.name)])] if script.exists() else []
+
+
+def test_steps() -> list[Step]:
+    symbolizer = {"ASAN_SYMBOLIZER_PATH": SYMBOLIZER, "UBSAN_OPTIONS": "print_stacktrace=1"}
+    tsan = {"TSAN_OPTIONS": f"halt_on_error=1 external_symbolizer_path={SYMBOLIZER}"}
+    raced = [f"{module}_test" for module in TSAN_MODULES]
+    return [
+        *data_steps(),
+        *common_steps(),
+        Step("unit", ctest("release", "-LE", "check|e2e"), after="build"),
+        Step("e2e", ctest("release", "-L", "e2e"), after="build"),
+        Step("fuzz-build", build("fuzz", "fuzz/all")),
+        Step("tidy", [tool("check_tidy.py", "build/release", "build/fuzz")], after="build",
+             timeout_s=3000),
+        Step("asan-build", build("asan")),
+        Step("asan", ctest("asan", "-LE", "check|e2e"), after="asan-build", env=symbolizer),
+        Step("tsan-build", build("tsan", *raced)),
+        Step("tsan", ctest("tsan", "-R", f"^({'|'.join(raced)})$"), after="tsan-build", env=tsan),
+        Step("fuzz", [tool("run_fuzzers.py")], after="fuzz-build", env=symbolizer),
+    ]
+
+
+def clock() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+def run_command(command: list[str], step: Step, log, deadline: float) -> int:
+    """The exit code; says every minute that it still runs; kills all of it at the deadline."""
+    process = subprocess.Popen(command, cwd=repo.ROOT, env={**os.environ, **step.env}, stdout=log,
+                               stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                               start_new_session=True)
+    try:
+        while True:
+            try:
+                return process.wait(min(HEARTBEAT_SECONDS, max(0.1, deadline - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                if time.monotonic() >= deadline:
+                    log.write(f"\nstopped: the step {step.name} took over {step.timeout_s} s\n")
+                    return 124
+                print(f"[{clock()}] {step.name} goes on", flush=True)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def counts(log: str) -> tuple[int, int] | None:
+    """Tests passed and failed, summed over what ctest or a `N passed, M failed` line said."""
+    found = [(int(total) - int(failed), int(failed)) for failed, total in
+             re.findall(r"(\d+) tests? failed out of (\d+)", log)]
+    found += [(int(passed), int(failed)) for passed, failed in
+              re.findall(r"^(\d+) passed, (\d+) failed$", log, re.MULTILINE)]
+    return tuple(map(sum, zip(*found))) if found else None
+
+
+def run(step: Step) -> Outcome:
+    print(f"[{clock()}] {step.name} ...", flush=True)
+    path = LOGS / f"{step.name}.log"
+    started, code = time.monotonic(), 0
+    with path.open("w") as log:
+        for command in step.commands:
+            log.write(f"$ {' '.join(command)[:2000]}\n")
+            log.flush()
+            try:
+                code = run_command(command, step, log, started + step.timeout_s)
+            except OSError as error:
+                log.write(f"{command[0]}: {error.strerror}\n")
+                code = 127
+            if code != 0:
+                break
+    seconds = time.monotonic() - started
+    text = path.read_text(errors="replace")
+    passed, failed = counts(text) or (int(code == 0), int(code != 0))
+    if code != 0:
+        failed = max(failed, 1)
+        print("\n".join(f"    {line}" for line in text.splitlines()[-TAIL_LINES:]))
+        print(f"    (all of it: {path.relative_to(repo.ROOT)})")
+    print(f"[{clock()}] {step.name} {'ok' if code == 0 else 'FAILED'} in {seconds:.1f} s",
+          flush=True)
+    return Outcome(step, seconds, passed, failed)
+
+
+def run_all(steps: list[Step]) -> int:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    outcomes, broken = [], set()
+    for step in steps:
+        if step.after in broken:
+            outcomes.append(Outcome(step, 0, 0, 1, f"not run: {step.after} failed"))
+        else:
+            outcomes.append(run(step))
+        if outcomes[-1].failed:
+            broken.add(step.name)
+    print(f"\n{'step':<12}{'seconds':>9}{'passed':>8}{'failed':>8}")
+    for outcome in outcomes:
+        print(f"{outcome.step.name:<12}{outcome.seconds:>9.1f}{outcome.passed:>8}"
+              f"{outcome.failed:>8}  {outcome.note or ('FAILED' if outcome.failed else 'ok')}")
+    print(f"{'together':<12}{sum(outcome.seconds for outcome in outcomes):>9.1f}\n")
+    failed = sum(outcome.failed for outcome in outcomes)
+    print(f"{sum(outcome.passed for outcome in outcomes)} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./dev check|test", description=__doc__)
+    parser.add_argument("plan", choices=["check", "test"])
+    parser.add_argument("steps", nargs="*", metavar="STEP", help="only these (and what they need)")
+    parser.add_argument("--quick", action="store_true", help="no sanitizers, fuzzers or clang-tidy")
+    parser.add_argument("--list", action="store_true", help="name the steps and stop")
+    options = parser.parse_args()
+    steps = check_steps() if options.plan == "check" else test_steps()
+    names = [step.name for step in steps]
+    if options.list:
+        print("\n".join(names))
+        return 0
+    if unknown := [name for name in options.steps if name not in names]:
+        parser.error(f"no step {', '.join(unknown)}; there are: {', '.join(names)}")
+    if options.quick:
+        slow = ("asan", "tsan", "fuzz", "tidy")
+        steps = [step for step in steps if not step.name.startswith(slow)]
+    if options.steps:
+        needed = set(options.steps) | {step.after for step in steps if step.name in options.steps}
+        steps = [step for step in steps if step.name in needed]
+    return run_all(steps)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
