@@ -57,7 +57,8 @@ struct Model {
   ModelConfig config;
   ModelTensors tensors;
   TokenizerSource tokenizer;
-  // The model's own Jinja template; empty where it has none.
+  // GGUF: the model's own Jinja template; empty where it has none. A safetensors folder's template
+  // comes with its tokenizer (text::load_tokenizer_folder).
   std::string chat_template;
 };
 

@@ -15,6 +15,15 @@
 
 namespace shoal::model {
 
+// More than any published model; validate() refuses what is larger.
+inline constexpr int64_t kLayersMax = 4096;
+inline constexpr int64_t kHiddenMax = 1 << 20;
+inline constexpr int64_t kHeadsMax = 1 << 16;
+inline constexpr int64_t kHeadDimMax = 1 << 16;
+inline constexpr int64_t kFfnMax = 1 << 24;
+inline constexpr int64_t kVocabMax = 1 << 24;
+inline constexpr int64_t kContextMax = (int64_t{1} << 31) - 1;
+
 enum class AttentionKind { kGroupedQuery };
 enum class FeedForwardKind { kGatedDense };
 

@@ -28,6 +28,8 @@
 
 namespace shoal::model {
 
+inline constexpr uint64_t kTensorNameBytesMax = 1024;
+
 struct TensorInfo {
   std::string name;
   StorageType type;

@@ -20,7 +20,6 @@ namespace shoal::model {
 inline constexpr uint64_t kGgufKeysMax = 1 << 16;
 inline constexpr uint64_t kGgufTensorsMax = 1 << 20;
 inline constexpr uint64_t kGgufKeyBytesMax = (1 << 16) - 1;
-inline constexpr uint64_t kTensorNameBytesMax = 1024;
 inline constexpr uint32_t kGgufDimensionsMax = 4;
 inline constexpr int kGgufArrayDepthMax = 4;
 inline constexpr uint32_t kGgufAlignmentDefault = 32;

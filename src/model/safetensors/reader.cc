@@ -20,7 +20,7 @@ constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kSingleName = "model.safetensors";
 constexpr std::string_view kExtension = ".safetensors";
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
@@ -59,7 +59,7 @@ Status check_none_missing(const fs::path& folder, const ShardMap& shards) {
   std::string missing;
   size_t missing_count = 0;
   for (const auto& [name, tensors] : shards) {
-    if (exists(folder / name)) continue;
+    if (is_there(folder / name)) continue;
     ++missing_count;
     if (missing_count <= 3) missing += (missing.empty() ? "" : ", ") + (folder / name).string();
   }
@@ -87,7 +87,7 @@ Result<ModelFileParts> start(const fs::path& folder) {
   parts.format_name = "safetensors";
   parts.folder = folder.string();
   const fs::path config = folder / "config.json";
-  if (exists(config)) {
+  if (is_there(config)) {
     ASSIGN_OR_RETURN(json value, read_json_file(config.string()));
     parts.config = std::make_unique<json>(std::move(value));
   }
@@ -138,13 +138,13 @@ std::vector<std::string> safetensors_names(const fs::path& folder) {
 }  // namespace
 
 bool has_safetensors(const std::string& folder) {
-  return exists(fs::path(folder) / kIndexName) || !safetensors_names(folder).empty();
+  return is_there(fs::path(folder) / kIndexName) || !safetensors_names(folder).empty();
 }
 
 Result<ModelFileParts> read_safetensors_folder(const std::string& folder) {
   const fs::path path(folder);
-  if (exists(path / kIndexName)) return read_indexed(path / kIndexName);
-  if (exists(path / kSingleName)) return read_files(path, {std::string(kSingleName)});
+  if (is_there(path / kIndexName)) return read_indexed(path / kIndexName);
+  if (is_there(path / kSingleName)) return read_files(path, {std::string(kSingleName)});
   const auto names = safetensors_names(path);
   if (names.empty()) return Status::request(folder + ": holds no .safetensors file");
   if (names.size() > kSafetensorsShardsMax) {
@@ -159,7 +159,7 @@ Result<ModelFileParts> read_safetensors(const std::string& path) {
   if (path.ends_with(".index.json")) return read_indexed(file);
   const fs::path folder = file.parent_path();
   // A shard of an indexed model stands for the whole.
-  if (exists(folder / kIndexName) && file.stem().string().find("-of-") != std::string::npos) {
+  if (is_there(folder / kIndexName) && file.stem().string().find("-of-") != std::string::npos) {
     return read_indexed(folder / kIndexName);
   }
   return read_files(folder, {file.filename().string()});
