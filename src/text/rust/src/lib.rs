@@ -1,0 +1,27 @@
+//! Tokenizers and chat templates behind a small C interface (`shoal_text.h`).
+//!
+//! The work is done by the crates that models are published against: `tokenizers` splits and merges,
+//! `minijinja` renders. What is here joins them: building a tokenizer from a tokenizer.json or from
+//! the vocabulary of a model file, and giving templates the Python manners they were written for.
+
+mod byte_level;
+mod error;
+mod ffi;
+mod json;
+mod messages;
+mod pipeline;
+mod pre_tokenizers;
+mod python;
+mod special;
+mod spm;
+mod table;
+mod template;
+mod template_functions;
+mod template_source;
+mod unigram;
+mod vocabulary;
+
+#[cfg(test)]
+mod template_tests;
+#[cfg(test)]
+mod tokenizer_tests;
