@@ -41,8 +41,9 @@ std::vector<uint64_t> apportion(uint64_t grains, std::span<const double> weights
 
   std::vector<size_t> order(ranks);
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return remainders[a] > remainders[b]; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return remainders[a] != remainders[b] ? remainders[a] > remainders[b] : a < b;
+  });
   // Rounding may make the floors sum to one more than there is, only for absurd weights; the
   // largest gives it back.
   for (size_t i = 0; given < grains; ++i, ++given) ++counts[order[i % ranks]];

@@ -176,12 +176,12 @@ WeightBytes weight_bytes(const model::ModelTensors& tensors) {
     bytes.replicated =
         bytes_of(t.attn_norm) + bytes_of(t.ffn_norm) + bytes_of(t.q_norm) + bytes_of(t.k_norm);
     if (t.w_down != nullptr) {
-      bytes.ffn_grain = std::max<uint64_t>(kFfnGrainMin, t.w_down->type->block_elements);
+      bytes.ffn_grain = std::max<uint64_t>(kFfnGrainMin, t.w_down->type.block_elements);
     }
     out.layers.push_back(bytes);
   }
   out.output = bytes_of(tensors.output);
-  out.replicated = bytes_of(tensors.output_norm) + bytes_of(tensors.rope_factors);
+  out.replicated = bytes_of(tensors.output_norm);
   return out;
 }
 

@@ -1,5 +1,6 @@
-// EngineOptions: how an engine and its followers compute; the same on every rank but for threads.
+// EngineOptions: how an engine and its followers compute.
 //
+// `exact`, `prefill_chunk` and `sessions_max` must be the same on every rank; the rest may differ.
 // Thread rule: values.
 #pragma once
 
@@ -12,15 +13,19 @@
 namespace shoal::runtime {
 
 struct EngineOptions {
-  uint32_t threads = 1;          // compute threads of this rank, the caller's included
-  bool exact = false;            // the naive path: float32 activations and KV cache
-  uint32_t prefill_chunk = 256;  // tokens of one step at most; bounds the scratch memory
-  uint32_t sessions_max = 64;
-  // Bytes of weights packed so far, of all that this rank loads; from one thread at a time.
+  uint32_t threads = 1;             // compute threads of this rank, the caller's included
+  uint32_t threads_on_machine = 0;  // of all ranks that share this machine; 0: only this rank's
+  bool exact = false;               // the naive path: float32 activations; needs KvType::kF32
+  uint32_t prefill_chunk = 256;     // tokens of one step at most; bounds the scratch memory
+  uint32_t sessions_max = 16;
+  // Bytes of weights packed so far, of all that this rank loads; on the calling thread.
   std::function<void(uint64_t done, uint64_t total)> on_load;
   // A dead or stopped peer is noticed by the fabric long before these; they end what hangs.
   Nanoseconds load_deadline{std::chrono::hours(1)};
   Nanoseconds step_deadline{std::chrono::minutes(10)};
+
+  static constexpr uint32_t kPrefillChunkMax = 4096;
+  static constexpr uint32_t kSessionsMax = 64;
 };
 
 }  // namespace shoal::runtime

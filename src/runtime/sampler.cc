@@ -82,8 +82,10 @@ Result<std::optional<uint64_t>> parse_seed(std::string_view text) {
 Result<Sampler> Sampler::create(SamplingParams params, size_t vocabulary) {
   RETURN_IF_ERROR(validate(params, vocabulary));
   for (const TokenId id : params.banned) params.logit_bias.push_back({id, -kInfinity});
-  std::stable_sort(params.logit_bias.begin(), params.logit_bias.end(),
-                   [](const LogitBias& a, const LogitBias& b) { return a.id < b.id; });
+  std::sort(params.logit_bias.begin(), params.logit_bias.end(),
+            [](const LogitBias& a, const LogitBias& b) {
+              return std::pair(a.id, a.bias) < std::pair(b.id, b.bias);
+            });
   // Biases of one token add up, so that a ban stays a ban.
   std::vector<LogitBias> joined;
   for (const LogitBias& bias : params.logit_bias) {
@@ -123,6 +125,13 @@ bool Sampler::may_raise_logits() const {
                                      [](const LogitBias& bias) { return bias.bias > 0; });
   return biased_up || params_.repetition_penalty < 1 || params_.presence_penalty < 0 ||
          params_.frequency_penalty < 0;
+}
+
+bool Sampler::wants_full(size_t candidates_max) const {
+  if (changes_logits() && may_raise_logits()) return true;
+  if (is_greedy()) return false;
+  return params_.top_k == 0 ? changes_logits()
+                            : static_cast<size_t>(params_.top_k) > candidates_max;
 }
 
 float Sampler::adjusted(Candidate candidate) const {

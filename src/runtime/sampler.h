@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "runtime/logits.h"
-#include "runtime/random.h"
+#include "runtime/sampling/logits.h"
+#include "runtime/sampling/random.h"
 #include "runtime/token.h"
 
 namespace shoal::runtime {
@@ -64,8 +64,12 @@ class Sampler {
   // give the full logits of the same position (no draw was used up).
   Result<std::optional<TokenId>> sample(const LogitView& logits);
 
-  // What a summary's log_sum_exp should be taken at.
-  float inverse_temperature() const { return is_greedy() ? 1.0F : 1.0F / params_.temperature; }
+  // What a summary's log_sum_exp should be taken at; 0: it is not needed.
+  float inverse_temperature() const {
+    return is_greedy() || params_.top_k > 0 ? 0.0F : 1.0F / params_.temperature;
+  }
+  // A summary with that many candidates is not worth asking for: it would not be enough.
+  bool wants_full(size_t candidates_max) const;
   uint64_t seed() const { return random_.seed(); }
   const SamplingParams& params() const { return params_; }
 

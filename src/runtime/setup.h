@@ -5,7 +5,9 @@
 // Thread rule: values; the functions use the group, one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,10 @@ struct Setup {
   uint32_t prefill_chunk = 256;
   bool exact = false;
 };
+
+// The message. decode_setup is kRequest when the bytes are no set-up; they are foreign.
+std::vector<std::byte> encode_setup(const Setup& setup);
+Result<Setup> decode_setup(std::span<const std::byte> bytes);
 
 // On rank 0.
 Status send_setup(collective::Group& group, const Setup& setup, const Deadline& deadline);

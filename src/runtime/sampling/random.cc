@@ -1,4 +1,4 @@
-#include "runtime/random.h"
+#include "runtime/sampling/random.h"
 
 namespace shoal::runtime {
 namespace {

@@ -28,7 +28,7 @@ inline bool comes_before(const Candidate& a, const Candidate& b) {
 struct LogitSummary {
   std::vector<Candidate> top;     // the best, in the order of comes_before
   double log_sum_exp = 0;         // ln(sum of exp(logit * inverse_temperature)) over the rows
-  float inverse_temperature = 1;  // that log_sum_exp was taken at
+  float inverse_temperature = 1;  // that log_sum_exp was taken at; 0: it was not wanted
   uint64_t rows = 0;              // how many rows it covers
   bool non_finite = false;        // a row was NaN or +infinity
 };

@@ -1,4 +1,4 @@
-#include "runtime/logits.h"
+#include "runtime/sampling/logits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,7 +45,7 @@ void summarize(std::span<const float> logits, const SummaryRequest& request, Log
   std::sort_heap(out->top.begin(), out->top.end(), comes_before);
 
   out->log_sum_exp = kMinusInfinity;
-  if (out->non_finite || best == kMinusInfinity) return;
+  if (out->non_finite || best == kMinusInfinity || request.inverse_temperature == 0) return;
   double sum = 0;
   for (const float logit : logits) {
     sum += std::exp((logit - best) * request.inverse_temperature);

@@ -1,0 +1,287 @@
+#include "runtime/rank/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/ops/attention.h"
+#include "tensor/ops/elementwise.h"
+
+namespace shoal::runtime {
+namespace {
+
+using tensor::ConstFloatRows;
+using tensor::FloatRows;
+using tensor::Worker;
+
+}  // namespace
+
+Result<std::unique_ptr<Decoder>> Decoder::create(const DecoderParts& parts,
+                                                 const DecoderLimits& limits) {
+  ASSIGN_OR_RETURN(tensor::RopeTable rope, tensor::RopeTable::create(parts.config.rope));
+  std::unique_ptr<Decoder> decoder(new Decoder(parts, limits, std::move(rope)));
+  RETURN_IF_ERROR(decoder->allocate());
+  return decoder;
+}
+
+Status Decoder::allocate() {
+  const size_t tokens = limits_.tokens_max;
+  const size_t hidden = parts_.config.hidden;
+  int64_t q_cols = 0;
+  int64_t kv_cols = 0;
+  int64_t ffn_cols = 0;
+  for (const LayerWeights& layer : parts_.weights.layers) {
+    q_cols = std::max(q_cols, layer.wq.rows());
+    kv_cols = std::max({kv_cols, layer.wk.rows(), layer.wv.rows()});
+    ffn_cols = std::max(ffn_cols, layer.w_gate.rows());
+  }
+  const auto cols_max = std::max({static_cast<int64_t>(hidden), q_cols, ffn_cols});
+  auto sized = [&](std::vector<float>& buffer, size_t rows, int64_t cols) {
+    buffer.resize(rows * static_cast<size_t>(cols));
+  };
+  for (std::vector<float>* buffer : {&buffers_.residual, &buffers_.normed, &buffers_.partial}) {
+    buffer->resize(tokens * hidden);
+  }
+  sized(buffers_.q, tokens, q_cols);
+  sized(buffers_.mixed, tokens, q_cols);
+  sized(buffers_.k, tokens, kv_cols);
+  sized(buffers_.v, tokens, kv_cols);
+  sized(buffers_.gate, tokens, ffn_cols);
+  sized(buffers_.up, tokens, ffn_cols);
+  sized(buffers_.head, limits_.outputs_max, static_cast<int64_t>(hidden));
+  sized(buffers_.logits, limits_.outputs_max, parts_.weights.output.rows());
+  buffers_.angles.resize(
+      static_cast<size_t>(tensor::rope_angles_floats(rope_, static_cast<int64_t>(tokens))));
+  summaries_.resize(limits_.outputs_max);
+  worker_summaries_.resize(limits_.outputs_max * static_cast<size_t>(parts_.pool.workers()));
+  positions_.reserve(tokens);
+  output_tokens_.reserve(tokens);
+  output_temperatures_.reserve(tokens);
+  sequences_.resize(parts_.config.layers.size());
+  for (auto& items : sequences_) items.reserve(parts_.cache.sessions_max());
+
+  ASSIGN_OR_RETURN(packed_,
+                   tensor::Activations::allocate(
+                       {std::max<int64_t>(limits_.tokens_max, limits_.outputs_max), cols_max}));
+  size_t scratch = tensor::matmul_scratch_bytes(parts_.pool.path(), cols_max);
+  for (size_t layer = 0; layer < parts_.config.layers.size(); ++layer) {
+    scratch = std::max(
+        scratch, tensor::attention_scratch_bytes(parts_.pool.path(), parts_.cache.layout(layer),
+                                                 static_cast<int64_t>(parts_.cache.positions())));
+  }
+  return parts_.pool.reserve_scratch(scratch);
+}
+
+FloatRows Decoder::input(size_t tokens) {
+  CHECK(tokens <= limits_.tokens_max);
+  tokens_ = static_cast<int64_t>(tokens);
+  return rows(buffers_.residual, parts_.config.hidden);
+}
+
+// Lists the step's positions, outputs and pages.
+void Decoder::prepare(const Command& step) {
+  CHECK(step.tokens() <= limits_.tokens_max);
+  tokens_ = static_cast<int64_t>(step.tokens());
+  mode_ = step.mode;
+  positions_.clear();
+  output_tokens_.clear();
+  output_temperatures_.clear();
+  for (auto& items : sequences_) items.clear();
+  for (const BatchItem& item : step.items) {
+    const auto first_row = static_cast<int64_t>(positions_.size());
+    for (size_t layer = 0; layer < sequences_.size(); ++layer) {
+      sequences_[layer].push_back(
+          {parts_.cache.pages(item.session, layer), item.position, item.tokens, first_row});
+    }
+    for (uint32_t i = 0; i < item.tokens; ++i) {
+      const bool is_output =
+          item.outputs == Outputs::kAll || (item.outputs == Outputs::kLast && i + 1 == item.tokens);
+      if (is_output) {
+        output_tokens_.push_back(static_cast<uint32_t>(positions_.size()));
+        output_temperatures_.push_back(item.inverse_temperature);
+      }
+      positions_.push_back(static_cast<int32_t>(item.position + i));
+    }
+  }
+}
+
+Status Decoder::forward(const Command& step, const Deadline& deadline) {
+  prepare(step);
+  deadline_ = &deadline;
+  status_ = Status::ok();
+  const size_t outputs = std::min<size_t>(output_tokens_.size(), limits_.outputs_max);
+  parts_.pool.run([&](Worker& me) {
+    if (layers(me) && outputs > 0) head(me, 0, outputs);
+  });
+  deadline_ = nullptr;
+  return status_;
+}
+
+void Decoder::compute_outputs(size_t first, size_t count) {
+  CHECK(first + count <= output_tokens_.size() && count <= limits_.outputs_max);
+  parts_.pool.run([&](Worker& me) { head(me, first, count); });
+}
+
+std::span<const float> Decoder::logits(size_t row) const {
+  const auto cols = static_cast<size_t>(parts_.weights.output.rows());
+  return std::span(buffers_.logits).subspan(row * cols, cols);
+}
+
+// The transformer: x += attention(norm(x)); x += feed_forward(norm(x)), layer by layer.
+bool Decoder::layers(Worker& me) {
+  tensor::compute_rope_angles(me, positions_, {&rope_, buffers_.angles});
+  for (size_t layer = 0; layer < parts_.config.layers.size(); ++layer) {
+    attention(me, layer);
+    if (!add_sum_over_ranks(me)) return false;
+    feed_forward(me, layer);
+    if (!add_sum_over_ranks(me)) return false;
+  }
+  return true;
+}
+
+// partial = attention of this rank's heads, through its columns of wo.
+void Decoder::attention(Worker& me, size_t layer) {
+  const LayerWeights& weights = parts_.weights.layers[layer];
+  const model::LayerSpec& spec = parts_.config.layers[layer];
+  const plan::LayerShard& shard = parts_.plan.layers[layer];
+  const tensor::KvLayout& layout = parts_.cache.layout(layer);
+  const int64_t head_dim = spec.head_dim;
+  const FloatRows normed = rows(buffers_.normed, parts_.config.hidden);
+  const FloatRows q = rows(buffers_.q, weights.wq.rows());
+  const FloatRows k = rows(buffers_.k, weights.wk.rows());
+  const FloatRows v = rows(buffers_.v, weights.wv.rows());
+  const FloatRows mixed = rows(buffers_.mixed, weights.wq.rows());
+
+  tensor::rms_norm(me, rows(buffers_.residual, parts_.config.hidden),
+                   {weights.attn_norm, parts_.config.norm_epsilon}, normed);
+  me.barrier();
+  project(me, normed, {{weights.wq, q}, {weights.wk, k}, {weights.wv, v}});
+  me.barrier();
+  bias_and_norm(me, layer, q, k, v);
+  tensor::rope(me, q, head_dim, {&rope_, buffers_.angles});
+  tensor::rope(me, k, head_dim, {&rope_, buffers_.angles});
+  me.barrier();
+  tensor::write_kv(me, layout, k, v, sequences_[layer]);
+  me.barrier();
+  tensor::AttentionParams params;
+  params.query_heads = static_cast<int64_t>(shard.q_heads.size());
+  params.query_head_begin = static_cast<int64_t>(shard.q_heads.begin);
+  params.kv_head_begin = static_cast<int64_t>(shard.kv_heads.begin);
+  params.group_size = spec.heads / spec.kv_heads;
+  params.window = spec.sliding_window;
+  params.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  tensor::attention(me, layout, params, sequences_[layer], {q, mixed});
+  me.barrier();
+  project(me, mixed, {{weights.wo, rows(buffers_.partial, parts_.config.hidden)}});
+}
+
+// What some families do to q, k and v before the rotation.
+void Decoder::bias_and_norm(Worker& me, size_t layer, FloatRows q, FloatRows k, FloatRows v) {
+  const LayerWeights& weights = parts_.weights.layers[layer];
+  if (!weights.bq.empty()) tensor::add_bias(me, q, weights.bq);
+  if (!weights.bk.empty()) tensor::add_bias(me, k, weights.bk);
+  if (!weights.bv.empty()) tensor::add_bias(me, v, weights.bv);
+  if (!weights.bq.empty() || !weights.bk.empty() || !weights.bv.empty()) me.barrier();
+  const float epsilon = parts_.config.norm_epsilon;
+  if (!weights.q_norm.empty()) tensor::rms_norm_heads(me, q, {weights.q_norm, epsilon});
+  if (!weights.k_norm.empty()) tensor::rms_norm_heads(me, k, {weights.k_norm, epsilon});
+  if (!weights.q_norm.empty() || !weights.k_norm.empty()) me.barrier();
+}
+
+// partial = w_down (silu(w_gate x) * w_up x) over this rank's columns.
+void Decoder::feed_forward(Worker& me, size_t layer) {
+  const LayerWeights& weights = parts_.weights.layers[layer];
+  const FloatRows normed = rows(buffers_.normed, parts_.config.hidden);
+  const FloatRows gate = rows(buffers_.gate, weights.w_gate.rows());
+  const FloatRows up = rows(buffers_.up, weights.w_up.rows());
+
+  tensor::rms_norm(me, rows(buffers_.residual, parts_.config.hidden),
+                   {weights.ffn_norm, parts_.config.norm_epsilon}, normed);
+  me.barrier();
+  project(me, normed, {{weights.w_gate, gate}, {weights.w_up, up}});
+  me.barrier();
+  tensor::swiglu(me, gate, up, gate);
+  me.barrier();
+  project(me, gate, {{weights.w_down, rows(buffers_.partial, parts_.config.hidden)}});
+}
+
+// out = weight x, for several weights. The input is packed once for all that want one format. Needs
+// x complete and nobody left in an earlier project().
+void Decoder::project(Worker& me, ConstFloatRows x, std::initializer_list<Projection> outputs) {
+  const tensor::InputFormat* packed_as = nullptr;
+  for (const Projection& output : outputs) {
+    const tensor::InputFormat& format = output.weight.input_format();
+    if (packed_as == nullptr || *packed_as != format) {
+      if (packed_as != nullptr) me.barrier();
+      tensor::pack_activations(me, x, format, packed_);
+      me.barrier();
+      packed_as = &format;
+    }
+    tensor::matmul(me, output.weight, packed_, output.out);
+  }
+}
+
+// residual += the sum of all ranks' partial. False when the group failed. Worker 0 talks to the
+// other ranks while its fellows wait at the barrier.
+bool Decoder::add_sum_over_ranks(Worker& me) {
+  me.barrier();
+  if (parts_.group.size() > 1) {
+    if (me.is_first()) {
+      const size_t count = static_cast<size_t>(tokens_) * parts_.config.hidden;
+      status_ = parts_.group.all_reduce(std::span(buffers_.partial).first(count), *deadline_);
+    }
+    me.barrier();
+    if (!status_.is_ok()) return false;
+  }
+  tensor::add(me, rows(buffers_.residual, parts_.config.hidden),
+              rows(buffers_.partial, parts_.config.hidden));
+  me.barrier();
+  return true;
+}
+
+// logits = output(norm(residual)) for the outputs [first, first + count).
+void Decoder::head(Worker& me, size_t first, size_t count) {
+  const auto hidden = static_cast<int64_t>(parts_.config.hidden);
+  const auto outputs = static_cast<int64_t>(count);
+  const FloatRows x{buffers_.head.data(), outputs, hidden, hidden};
+  const FloatRows residual = rows(buffers_.residual, hidden);
+  const int64_t vocabulary = parts_.weights.output.rows();
+
+  const tensor::Range mine = me.share(outputs);
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    std::memcpy(x.row(i), residual.row(output_tokens_[first + static_cast<size_t>(i)]),
+                static_cast<size_t>(hidden) * sizeof(float));
+  }
+  me.barrier();
+  tensor::rms_norm(me, x, {parts_.weights.output_norm, parts_.config.norm_epsilon}, x);
+  me.barrier();
+  project(me, x,
+          {{parts_.weights.output, {buffers_.logits.data(), outputs, vocabulary, vocabulary}}});
+  me.barrier();
+  if (mode_ == OutputMode::kSummary) summarize_outputs(me, first, count);
+}
+
+// Each worker summarizes its part of the rank's vocabulary rows, then its part of the outputs.
+void Decoder::summarize_outputs(Worker& me, size_t first, size_t count) {
+  const auto workers = static_cast<size_t>(me.count());
+  const tensor::Range columns = me.share(parts_.weights.output.rows());
+  for (size_t row = 0; row < count; ++row) {
+    SummaryRequest request;
+    request.first_id = static_cast<TokenId>(parts_.plan.vocabulary.begin + columns.begin);
+    request.top_max = limits_.candidates_max;
+    request.inverse_temperature = output_temperatures_[first + row];
+    summarize(logits(row).subspan(columns.begin, static_cast<size_t>(columns.size())), request,
+              &worker_summaries_[row * workers + static_cast<size_t>(me.index())]);
+  }
+  me.barrier();
+  const tensor::Range mine = me.share(static_cast<int64_t>(count));
+  for (auto row = static_cast<size_t>(mine.begin); row < static_cast<size_t>(mine.end); ++row) {
+    merge(std::span(worker_summaries_).subspan(row * workers, workers), limits_.candidates_max,
+          &summaries_[row]);
+  }
+}
+
+}  // namespace shoal::runtime

@@ -1,0 +1,127 @@
+// Decoder: one rank's forward pass of a step, on all its worker threads at once.
+//
+// Query heads, feed-forward columns and vocabulary rows are the rank's own; the residual stream is
+// the same on every rank. Each layer has two sums over the ranks: after the attention's and after
+// the feed-forward's output projection. Every family is this one pass with a LayerSpec's parts on
+// or off. A token's bits depend neither on the other tokens of its step nor on the worker count.
+// All memory is allocated by create(); a step allocates nothing.
+// Thread rule: one thread at a time, which is worker 0. Borrows everything in DecoderParts.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "collective/group.h"
+#include "model/model_config.h"
+#include "plan/plan.h"
+#include "runtime/rank/command.h"
+#include "runtime/rank/kv_cache.h"
+#include "runtime/rank/weights.h"
+#include "runtime/sampling/logits.h"
+#include "tensor/activations.h"
+#include "tensor/ops/rope.h"
+#include "tensor/rows.h"
+#include "tensor/threads.h"
+
+namespace shoal::runtime {
+
+struct DecoderParts {
+  const model::ModelConfig& config;
+  const plan::RankPlan& plan;
+  const RankWeights& weights;
+  KvCache& cache;
+  tensor::WorkerPool& pool;
+  collective::Group& group;
+};
+
+struct DecoderLimits {
+  uint32_t tokens_max = 0;      // of one step
+  uint32_t outputs_max = 0;     // rows of logits at a time
+  uint32_t candidates_max = 0;  // of a summary
+};
+
+class Decoder {
+ public:
+  static Result<std::unique_ptr<Decoder>> create(const DecoderParts& parts,
+                                                 const DecoderLimits& limits);
+
+  // Where the embeddings of a step's tokens go before forward(): [tokens, hidden].
+  tensor::FloatRows input(size_t tokens);
+
+  // All layers, then the logits of the first outputs (at most outputs_max). The cache has been
+  // extended by the step's tokens already. kGroup when a sum over the ranks fails.
+  Status forward(const Command& step, const Deadline& deadline);
+  // The logits of the step's outputs [first, first + count), count <= outputs_max.
+  void compute_outputs(size_t first, size_t count);
+
+  // Of what was computed last: this rank's vocabulary rows.
+  std::span<const float> logits(size_t row) const;  // [vocabulary rows]
+  const LogitSummary& summary(size_t row) const { return summaries_[row]; }
+
+ private:
+  // Activations of a step, [tokens_max, ...].
+  struct Buffers {
+    std::vector<float> residual;  // hidden: the sum of everything so far
+    std::vector<float> normed;    // hidden
+    std::vector<float> partial;   // hidden: this rank's part of a projection's sum
+    std::vector<float> q;         // q_heads * head_dim; after attention its output is in `mixed`
+    std::vector<float> k;         // kv_heads * head_dim
+    std::vector<float> v;         // kv_heads * head_dim
+    std::vector<float> mixed;     // q_heads * head_dim
+    std::vector<float> gate;      // ffn
+    std::vector<float> up;        // ffn
+    std::vector<float> angles;    // cos and sin of every position
+    std::vector<float> head;      // [outputs_max, hidden]
+    std::vector<float> logits;    // [outputs_max, vocabulary rows]
+  };
+  // One matrix of several that read the same input, and where its output goes.
+  struct Projection {
+    const tensor::PackedMatrix& weight;
+    tensor::FloatRows out;
+  };
+
+  explicit Decoder(const DecoderParts& parts, const DecoderLimits& limits, tensor::RopeTable rope)
+      : parts_(parts), limits_(limits), rope_(std::move(rope)) {}
+  Status allocate();
+  void prepare(const Command& step);
+
+  // Run by every worker.
+  bool layers(tensor::Worker& me);
+  void attention(tensor::Worker& me, size_t layer);
+  void feed_forward(tensor::Worker& me, size_t layer);
+  void head(tensor::Worker& me, size_t first, size_t count);
+  void summarize_outputs(tensor::Worker& me, size_t first, size_t count);
+  void project(tensor::Worker& me, tensor::ConstFloatRows x,
+               std::initializer_list<Projection> outputs);
+  void bias_and_norm(tensor::Worker& me, size_t layer, tensor::FloatRows q, tensor::FloatRows k,
+                     tensor::FloatRows v);
+  bool add_sum_over_ranks(tensor::Worker& me);
+
+  tensor::FloatRows rows(std::vector<float>& buffer, int64_t cols) {
+    return {buffer.data(), tokens_, cols, cols};
+  }
+
+  const DecoderParts parts_;
+  const DecoderLimits limits_;
+  const tensor::RopeTable rope_;
+  Buffers buffers_;
+  tensor::Activations packed_;                  // of whichever matrices are next
+  std::vector<LogitSummary> worker_summaries_;  // [outputs_max, workers]
+  std::vector<LogitSummary> summaries_;         // [outputs_max]
+
+  // Of the step under way.
+  int64_t tokens_ = 0;
+  std::vector<int32_t> positions_;                          // [tokens]
+  std::vector<uint32_t> output_tokens_;                     // [outputs] rows of the residual
+  std::vector<float> output_temperatures_;                  // [outputs] inverse temperatures
+  std::vector<std::vector<tensor::KvSequence>> sequences_;  // [layer][item]
+  OutputMode mode_ = OutputMode::kSummary;
+  const Deadline* deadline_ = nullptr;
+  Status status_;  // written by worker 0 between barriers
+};
+
+}  // namespace shoal::runtime

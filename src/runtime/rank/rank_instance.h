@@ -1,0 +1,101 @@
+// RankInstance: one rank's share of a loaded model, and its part in every command.
+//
+// All ranks of a group execute the same commands in the same order: rank 0 as the Engine asks, the
+// others as they arrive (follower.cc). Protocol and formats: docs/step_protocol.md.
+// Errors: kGroup or kNode, after which the instance is of no use. Requests that cannot be met are
+// caught on rank 0 before a command is sent.
+// Thread rule: one thread at a time. Borrows model and group.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "collective/group.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "runtime/engine_options.h"
+#include "runtime/rank/command.h"
+#include "runtime/rank/decoder.h"
+#include "runtime/rank/kv_cache.h"
+#include "runtime/rank/rank_report.h"
+#include "runtime/rank/weights.h"
+#include "runtime/token.h"
+#include "tensor/threads.h"
+
+namespace shoal::runtime {
+
+class RankInstance {
+ public:
+  // Rows of logits that one command may give as summaries, and that are computed at a time.
+  static constexpr uint32_t kOutputsMax = EngineOptions::kSessionsMax;
+  static constexpr uint32_t kFullOutputsMax = 16;  // at a time, in OutputMode::kFull
+  static constexpr uint32_t kCandidatesMax = 64;   // of one rank's summary
+
+  // Loads this rank's part and exchanges reports with the other ranks. On rank 0 fails with the
+  // first rank's failure; elsewhere with the own one only (rank 0 then sends kShutdown).
+  static Result<std::unique_ptr<RankInstance>> create(const model::Model& model,
+                                                      const plan::Plan& plan,
+                                                      collective::Group& group,
+                                                      const EngineOptions& options);
+  RankInstance(const RankInstance&) = delete;
+  RankInstance& operator=(const RankInstance&) = delete;
+
+  // Rank 0: sends the command and takes part in it. tokens: of all items in order, for kStep.
+  // on_logits gets full logits [rows, vocabulary], outputs from `first` on, block by block.
+  using OnLogits = std::function<void(size_t first, std::span<const float> logits)>;
+  Status lead(Command& command, std::span<const TokenId> tokens, const OnLogits& on_logits);
+  // Rank 0, after a step in OutputMode::kSummary: of all ranks' rows together.
+  std::span<const LogitSummary> summaries() const { return std::span(summaries_).first(outputs_); }
+
+  // Other ranks: waits for one command and takes part in it. False when it was kShutdown.
+  Result<bool> follow();
+
+  const KvCache& cache() const { return *cache_; }
+  const std::vector<RankReport>& reports() const { return reports_; }  // rank 0: by rank
+  size_t vocabulary() const { return model_.config.vocab; }
+
+ private:
+  RankInstance(const model::Model& model, const plan::Plan& plan, collective::Group& group,
+               const EngineOptions& options)
+      : model_(model), plan_(plan), group_(group), options_(options) {}
+  Status load();
+  Status create_cache();
+  Status exchange_reports(Status loaded);
+  uint64_t fingerprint() const;
+  CommandLimits limits() const;
+  Deadline deadline(Nanoseconds from_now) const;
+
+  Status execute(const Command& command, const OnLogits& on_logits);
+  Status check_step(const Command& step) const;
+  Status run_step(const Command& step, const OnLogits& on_logits);
+  Status gather_summaries(size_t rows, const Deadline& deadline);
+  Status gather_logits(size_t row, size_t rows, const Deadline& deadline);
+  Status break_group(int culprit, const Status& cause);
+
+  const model::Model& model_;
+  const plan::Plan plan_;
+  collective::Group& group_;
+  const EngineOptions options_;
+  std::unique_ptr<tensor::WorkerPool> pool_;
+  std::unique_ptr<RankWeights> weights_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<Decoder> decoder_;
+  std::vector<RankReport> reports_;
+
+  uint64_t commands_ = 0;  // so far
+  std::vector<std::byte> message_;
+  Command received_;
+  size_t outputs_ = 0;                        // of the last step, in summaries_
+  std::vector<LogitSummary> summaries_;       // [kOutputsMax] on rank 0
+  std::vector<LogitSummary> rank_summaries_;  // [ranks] on rank 0
+  std::vector<std::byte> mine_;               // what this rank gives to a gather
+  std::vector<std::byte> gathered_;           // what rank 0 gets
+  std::vector<size_t> gathered_bytes_;        // [ranks]
+  std::vector<float> full_logits_;            // [kFullOutputsMax, vocabulary] on rank 0
+};
+
+}  // namespace shoal::runtime
