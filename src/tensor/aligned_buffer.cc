@@ -17,23 +17,34 @@ size_t rounded(size_t bytes) {
   return (bytes + AlignedBuffer::kAlignment - 1) & ~(AlignedBuffer::kAlignment - 1);
 }
 
+#ifdef MADV_HUGEPAGE
+// Only advice: the system may refuse it.
+void advise_huge_pages(void* data, size_t bytes) { ::madvise(data, bytes, MADV_HUGEPAGE); }
+#else
+void advise_huge_pages(void*, size_t) {}
+#endif
+
+void* map_zeroed(size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return nullptr;
+  advise_huge_pages(data, bytes);
+  return data;
+}
+
+void* allocate_zeroed(size_t bytes) {
+  void* data = std::aligned_alloc(AlignedBuffer::kAlignment, rounded(bytes));
+  if (data != nullptr) std::memset(data, 0, bytes);
+  return data;
+}
+
 }  // namespace
 
 Result<AlignedBuffer> AlignedBuffer::allocate(size_t bytes) {
   AlignedBuffer buffer;
   if (bytes == 0) return buffer;
   void* data = nullptr;
-  if (bytes > SIZE_MAX / 2) {
-    data = nullptr;
-  } else if (bytes >= kMappedFrom) {
-    data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) data = nullptr;
-#ifdef MADV_HUGEPAGE
-    if (data != nullptr) ::madvise(data, bytes, MADV_HUGEPAGE);  // only advice: may be refused
-#endif
-  } else {
-    data = std::aligned_alloc(kAlignment, rounded(bytes));
-    if (data != nullptr) std::memset(data, 0, bytes);
+  if (bytes <= SIZE_MAX / 2) {
+    data = bytes >= kMappedFrom ? map_zeroed(bytes) : allocate_zeroed(bytes);
   }
   if (data == nullptr) {
     return Status::node("no memory for " + std::to_string(bytes) + " bytes");

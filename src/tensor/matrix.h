@@ -75,7 +75,13 @@ class PackedMatrix {
   int64_t first_block() const { return first_block_; }
   int64_t blocks() const { return blocks_; }
 
+  int64_t col_begin() const { return col_begin_; }
+
  private:
+  void borrow(const MatrixView& view, const Shard& shard, int64_t bytes_per_row);
+  [[nodiscard]] Status repack(std::span<const std::byte> rows, int64_t bytes_per_row,
+                              WorkerPool* pool);
+
   DType type_ = DType::kF32;
   KernelPath path_ = KernelPath::kExact;
   InputFormat input_;
@@ -87,9 +93,6 @@ class PackedMatrix {
   size_t bytes_ = 0;
   std::span<const std::byte> data_;
   AlignedBuffer owned_;
-
- public:
-  int64_t col_begin() const { return col_begin_; }
 };
 
 }  // namespace shoal::tensor

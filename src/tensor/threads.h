@@ -21,8 +21,8 @@
 
 namespace shoal::tensor {
 
-class WorkerPool;
 struct Kernels;
+class WorkerPoolImpl;
 
 // A half-open range of items.
 struct Range {
@@ -47,8 +47,8 @@ class Worker {
   std::span<std::byte> scratch() const { return scratch_; }
 
  private:
-  friend class WorkerPool;
-  WorkerPool* pool_ = nullptr;
+  friend class WorkerPoolImpl;
+  WorkerPoolImpl* pool_ = nullptr;
   const Kernels* kernels_ = nullptr;
   std::span<std::byte> scratch_;
   int index_ = 0;
@@ -86,14 +86,12 @@ class WorkerPool {
   }
 
  private:
-  friend class Worker;
-  class Impl;
   using StepFn = void (*)(void* context, Worker& me);
 
-  explicit WorkerPool(std::unique_ptr<Impl> impl);
+  explicit WorkerPool(std::unique_ptr<WorkerPoolImpl> impl);
   void run_erased(StepFn fn, void* context);
 
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<WorkerPoolImpl> impl_;
 };
 
 // The processors that this process may run on (sched_getaffinity), at least 1.

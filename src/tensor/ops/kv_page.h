@@ -2,8 +2,8 @@
 //
 // A page is K [kv_heads][head_dim][page_tokens] (16 positions side by side, as the score kernel
 // reads them), then V [kv_heads][page_tokens][head_dim rounded up to 16], in f16 or f32. A page is
-// 64-byte aligned; its contents matter only at positions that were written, but the padding of V
-// must be zero: pages start as zeros (AlignedBuffer) and are then reused as they are.
+// 64-byte aligned; its contents matter only at positions that were written: pages are reused as
+// they are.
 // Thread rule: a plain description.
 #pragma once
 

@@ -1,0 +1,230 @@
+#include "tensor/activations.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/packed_layout.h"
+#include "tensor/quant_block.h"
+#include "tensor/quantize.h"
+
+namespace shoal::tensor {
+namespace {
+
+using Kind = InputFormat::Kind;
+
+// Bytes of activations that a pass over the weights keeps in the second-level cache.
+constexpr int64_t kCachedInputBytes = int64_t{384} * 1024;
+
+int64_t blocks_of(const InputFormat& format) {
+  if (format.cols == 0) return 0;
+  return (format.lead + format.cols + kQuantBlock - 1) / kQuantBlock;
+}
+
+// One token inside the tiles: its item (block or column) i is at index first + i * stride.
+struct TokenPlace {
+  int64_t first = 0;
+  int64_t stride = 1;
+};
+
+TokenPlace place_of(int64_t token, int64_t tokens, int64_t items) {
+  int64_t begin = token / kTileTokens * kTileTokens;
+  for (;;) {
+    const int64_t width = next_tile_tokens(tokens - begin);
+    if (token < begin + width) return {begin * items + token - begin, width};
+    begin += width;
+  }
+}
+
+// The int16 blocks of all tokens: limbs, then their BlockMeta.
+struct Int16Blocks {
+  int8_t* limbs;
+  BlockMeta* meta;
+  int64_t blocks;
+
+  Int16Blocks(const Activations& x, const InputFormat& format, int64_t tokens)
+      : limbs(reinterpret_cast<int8_t*>(x.data())),
+        meta(reinterpret_cast<BlockMeta*>(x.data() + tokens * blocks_of(format) * kLimbBytes)),
+        blocks(blocks_of(format)) {}
+};
+
+// Blocks [range.begin, range.end) of one token; zeros before the lead and after the last column.
+void quantize_token(const Kernels& kernels, const float* x, const InputFormat& format, Range range,
+                    const Int16Blocks& out, const TokenPlace& place) {
+  int64_t block = range.begin;
+  const auto quantize = [&](const float* from, int64_t count) {
+    const int64_t at = place.first + block * place.stride;
+    kernels.quantize_blocks(from, count, out.limbs + at * kLimbBytes, out.meta + at, place.stride);
+    block += count;
+  };
+  while (block < range.end) {
+    const int64_t begin = block * kQuantBlock - format.lead;  // column of the block's first input
+    const int64_t whole = (format.cols - begin) / kQuantBlock;
+    if (begin >= 0 && whole > 0) {
+      quantize(x + begin, std::min(whole, range.end - block));
+      continue;
+    }
+    std::array<float, kQuantBlock> padded{};
+    const int64_t first = std::max<int64_t>(begin, 0);
+    const int64_t last = std::min(begin + kQuantBlock, format.cols);
+    std::copy_n(x + first, last - first, padded.begin() + (first - begin));
+    quantize(padded.data(), 1);
+  }
+}
+
+void pack_int16(const Worker& me, ConstFloatRows x, const InputFormat& format,
+                const Activations& out) {
+  const Int16Blocks blocks(out, format, x.rows);
+  // All blocks of all tokens, token after token, are shared out evenly.
+  const Range mine = me.share(x.rows * blocks.blocks);
+  for (int64_t item = mine.begin; item < mine.end;) {
+    const int64_t token = item / blocks.blocks;
+    const int64_t first = item % blocks.blocks;
+    const int64_t count = std::min(blocks.blocks - first, mine.end - item);
+    quantize_token(me.kernels(), x.row(token), format, {first, first + count}, blocks,
+                   place_of(token, x.rows, blocks.blocks));
+    item += count;
+  }
+}
+
+void pack_float_tiles(const Worker& me, ConstFloatRows x, const Activations& out) {
+  const Range mine = me.share(x.rows);
+  auto* tiles = reinterpret_cast<float*>(out.data());
+  for (int64_t token = mine.begin; token < mine.end; ++token) {
+    const TokenPlace place = place_of(token, x.rows, x.cols);
+    const float* from = x.row(token);
+    float* to = tiles + place.first;
+    for (int64_t c = 0; c < x.cols; ++c) to[c * place.stride] = from[c];
+  }
+}
+
+void pack_float_rows(const Worker& me, ConstFloatRows x, const Activations& out) {
+  const Range mine = me.share(x.rows);
+  auto* rows = reinterpret_cast<float*>(out.data());
+  for (int64_t token = mine.begin; token < mine.end; ++token) {
+    std::copy_n(x.row(token), x.cols, rows + token * x.cols);
+  }
+}
+
+void matmul_exact(const Worker& me, const PackedMatrix& w, const Activations& x, FloatRows y) {
+  const int64_t cols = w.cols();
+  CHECK(me.scratch().size() >= matmul_scratch_bytes(KernelPath::kExact, cols));
+  auto* weights = reinterpret_cast<float*>(me.scratch().data());
+  const auto* inputs = reinterpret_cast<const float*>(x.data());
+  const Range mine = me.share(w.rows());
+  for (int64_t row = mine.begin; row < mine.end; ++row) {
+    const auto bytes = w.data().subspan(static_cast<size_t>(row * w.group_bytes()),
+                                        static_cast<size_t>(w.group_bytes()));
+    dequantize_row(w.type(), bytes, w.col_begin(), w.col_begin() + cols, weights);
+    for (int64_t token = 0; token < x.tokens(); ++token) {
+      y.row(token)[row] = me.kernels().dot(weights, inputs + token * cols, cols);
+    }
+  }
+}
+
+void store_tile(const float* sums, int64_t rows, int64_t tokens, float* y, int64_t stride) {
+  for (int64_t t = 0; t < tokens; ++t) std::copy_n(sums + t * kGroupRows, rows, y + t * stride);
+}
+
+// The inputs of a tile that begins at `token`.
+void point_at_inputs(const Activations& x, int64_t blocks, int64_t token, MatmulTile& tile) {
+  if (x.format().kind == Kind::kFloatTiles) {
+    tile.inputs = reinterpret_cast<const float*>(x.data()) + token * blocks;
+    return;
+  }
+  const Int16Blocks all(x, x.format(), x.tokens());
+  tile.limbs = all.limbs + token * blocks * kLimbBytes;
+  tile.meta = all.meta + token * blocks;
+}
+
+// Tokens [tokens.begin, tokens.end), which begin and end with a tile, times one group of rows.
+void multiply_group(const Worker& me, const PackedMatrix& w, const Activations& x, int64_t group,
+                    Range tokens, FloatRows y) {
+  alignas(64) std::array<float, kTileTokens * kGroupRows> sums;
+  MatmulTile tile;
+  tile.weights = w.data().data() + group * w.group_bytes();
+  tile.first_block = w.first_block();
+  tile.blocks = w.blocks();
+  tile.out = sums.data();
+  const auto& kernels = me.kernels().matmul_tile[static_cast<size_t>(w.type())];
+  const int64_t row = group * kGroupRows;
+  const int64_t rows = std::min(kGroupRows, w.rows() - row);
+  for (int64_t token = tokens.begin; token < tokens.end;) {
+    const int64_t width = next_tile_tokens(x.tokens() - token);
+    point_at_inputs(x, w.blocks(), token, tile);
+    kernels[static_cast<size_t>(tile_index(width))](tile);
+    store_tile(sums.data(), rows, width, y.row(token) + row, y.stride);
+    token += width;
+  }
+}
+
+// Whole tiles of tokens whose inputs fit the cache.
+int64_t tokens_at_once(const InputFormat& format) {
+  const int64_t per_token = std::max<int64_t>(
+      64, format.kind == Kind::kInt16Blocks ? blocks_of(format) * 80 : format.cols * 4);
+  return std::max<int64_t>(kCachedInputBytes / per_token / kTileTokens, 1) * kTileTokens;
+}
+
+}  // namespace
+
+Result<Activations> Activations::allocate(const Limits& limits) {
+  CHECK(limits.tokens_max >= 1 && limits.cols_max >= 0);
+  Activations activations;
+  activations.limits_ = limits;
+  // A shard's columns may touch one block more than they fill.
+  const int64_t blocks = limits.cols_max / kQuantBlock + 2;
+  const int64_t per_token =
+      std::max(blocks * (kLimbBytes + static_cast<int64_t>(sizeof(BlockMeta))),
+               limits.cols_max * static_cast<int64_t>(sizeof(float)));
+  ASSIGN_OR_RETURN(activations.buffer_,
+                   AlignedBuffer::allocate(static_cast<size_t>(limits.tokens_max * per_token)));
+  return activations;
+}
+
+void pack_activations(Worker& me, ConstFloatRows x, const InputFormat& format, Activations& out) {
+  CHECK(x.cols == format.cols && x.cols <= out.limits_.cols_max);
+  CHECK(x.rows <= out.limits_.tokens_max);
+  if (me.is_first()) {
+    out.format_ = format;
+    out.tokens_ = x.rows;
+  }
+  switch (format.kind) {
+    case Kind::kInt16Blocks:
+      if (format.cols > 0) pack_int16(me, x, format, out);
+      return;
+    case Kind::kFloatTiles:
+      return pack_float_tiles(me, x, out);
+    case Kind::kFloat:
+      return pack_float_rows(me, x, out);
+  }
+}
+
+void matmul(Worker& me, const PackedMatrix& w, const Activations& x, FloatRows y) {
+  CHECK(x.format() == w.input_format() && y.rows == x.tokens() && y.cols == w.rows());
+  CHECK(w.path() == me.kernels().path);
+  const int64_t groups = (w.rows() + kGroupRows - 1) / kGroupRows;
+  const Range mine = me.share(groups);
+  if (w.cols() == 0) {
+    for (int64_t token = 0; token < y.rows; ++token) {
+      std::fill(y.row(token) + std::min(mine.begin * kGroupRows, w.rows()),
+                y.row(token) + std::min(mine.end * kGroupRows, w.rows()), 0.0F);
+    }
+    return;
+  }
+  if (w.path() == KernelPath::kExact) return matmul_exact(me, w, x, y);
+  const int64_t chunk = tokens_at_once(x.format());
+  for (int64_t begin = 0; begin < x.tokens(); begin += chunk) {
+    const Range tokens{begin, std::min(begin + chunk, x.tokens())};
+    for (int64_t group = mine.begin; group < mine.end; ++group) {
+      multiply_group(me, w, x, group, tokens, y);
+    }
+  }
+}
+
+size_t matmul_scratch_bytes(KernelPath path, int64_t cols_max) {
+  return path == KernelPath::kExact ? static_cast<size_t>(cols_max) * sizeof(float) : 0;
+}
+
+}  // namespace shoal::tensor

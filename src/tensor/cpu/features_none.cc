@@ -1,0 +1,11 @@
+#include "tensor/cpu/features.h"
+
+namespace shoal::tensor {
+
+CpuFeatures detect_cpu_features() {
+  CpuFeatures features;
+  features.processor = "unknown";
+  return features;
+}
+
+}  // namespace shoal::tensor

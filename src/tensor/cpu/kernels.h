@@ -1,0 +1,77 @@
+// Kernels: the table of functions of one kernel path, called by the ops.
+//
+// Each path has one source (exact.cc, portable.cc, avx512.cc) that fills a table; the ops above
+// know nothing of instruction sets. Thread rule: tables are constant, the functions are pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tensor/cpu/packed_layout.h"
+#include "tensor/kernel_path.h"
+#include "tensor/ops/kv_page.h"
+
+namespace shoal::tensor {
+
+inline constexpr size_t kSupportedTypes = 11;  // DType::kF32 to kQ6_K
+inline constexpr size_t kTileWidths = 4;       // 1, 2, 4, 8 tokens
+
+// One group of 16 rows times one tile of tokens.
+struct MatmulTile {
+  const std::byte* weights = nullptr;  // the group
+  int64_t first_block = 0;             // of the whole row, says where super-blocks begin
+  int64_t blocks = 0;                  // 32-column blocks, or columns of a float type
+  const int8_t* limbs = nullptr;       // kInt16Blocks
+  const BlockMeta* meta = nullptr;     // kInt16Blocks
+  const float* inputs = nullptr;       // kFloatTiles
+  float* out = nullptr;                // [tile tokens, 16]
+};
+
+// Up to 8 queries of one KV head against its pages.
+struct AttentionTile {
+  static constexpr int64_t kQueriesMax = kTileTokens;
+
+  const KvLayout* layout = nullptr;
+  std::span<std::byte* const> pages;
+  int64_t kv_head = 0;  // in the layout
+  int64_t queries = 0;
+  float scale = 1.0F;
+  std::array<const float*, kQueriesMax> q{};  // [head_dim] each
+  std::array<float*, kQueriesMax> out{};      // [head_dim] each
+  std::array<int64_t, kQueriesMax> begin{};   // positions [begin, end) are seen
+  std::array<int64_t, kQueriesMax> end{};
+  std::span<std::byte> scratch;  // attention_tile_scratch
+};
+
+struct Kernels {
+  KernelPath path = KernelPath::kExact;
+
+  // kInt16Blocks: one token's `blocks` blocks of 32 floats; results `stride` blocks apart.
+  void (*quantize_blocks)(const float* x, int64_t blocks, int8_t* limbs, BlockMeta* meta,
+                          int64_t stride) = nullptr;
+  using MatmulTileFn = void (*)(const MatmulTile& tile);
+  // [type][tile_index(tokens)]; empty in kExact.
+  std::array<std::array<MatmulTileFn, kTileWidths>, kSupportedTypes> matmul_tile{};
+  // sum of a[i] * b[i].
+  float (*dot)(const float* a, const float* b, int64_t count) = nullptr;
+  // y = x * factor * weight.
+  void (*scale_by_weight)(const float* x, const float* weight, float factor, float* y,
+                          int64_t count) = nullptr;
+  // out = silu(gate) * up.
+  void (*swiglu)(const float* gate, const float* up, float* out, int64_t count) = nullptr;
+  void (*attention_tile)(const AttentionTile& tile) = nullptr;
+  // Sum of exp(x[i] - shift).
+  double (*sum_exp)(const float* x, float shift, int64_t count) = nullptr;
+};
+
+// CHECKs that the path runs here.
+const Kernels& kernels_for(KernelPath path);
+
+// The tables, one per source; a path that the architecture lacks has an empty table.
+extern const Kernels kExactKernels;
+extern const Kernels kPortableKernels;
+extern const Kernels kAvx512Kernels;
+
+}  // namespace shoal::tensor

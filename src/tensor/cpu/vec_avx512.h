@@ -1,0 +1,116 @@
+// VecAvx512: the operations of VecPortable in AVX-512 F/BW/VL/DQ with VNNI.
+//
+// Only avx512.cc includes it, which is built with those instruction sets on.
+// Thread rule: values.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace shoal::tensor {
+namespace {
+
+struct VecAvx512 {
+  using F = __m512;
+  using I = __m512i;
+  using U = __m512i;
+
+  static F set(float value) { return _mm512_set1_ps(value); }
+  static F load(const float* p) { return _mm512_loadu_ps(p); }
+  static F load_part(const float* p, int64_t count) {
+    return _mm512_maskz_loadu_ps(first_lanes(count), p);
+  }
+  static F load_f16(const void* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  static F load_bf16(const void* p) {
+    const __m256i bits = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+  static F load_u8(const void* p) {
+    const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+  }
+  static F load_i8(const void* p) {
+    const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+  }
+  static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
+  static void store_part(float* p, F a, int64_t count) {
+    _mm512_mask_storeu_ps(p, first_lanes(count), a);
+  }
+
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm512_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F max(F a, F b) { return _mm512_max_ps(a, b); }
+  static F abs(F a) { return _mm512_abs_ps(a); }
+  static F round(F a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static F scale_by_power(F a, F n) { return _mm512_scalef_ps(a, n); }
+  static F select_below(F x, float limit, F value, F otherwise) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, set(limit), _CMP_LT_OQ), otherwise, value);
+  }
+  static F keep_lanes(F a, int64_t begin, int64_t end, float other) {
+    const auto mask = static_cast<__mmask16>(first_lanes(end) & ~first_lanes(begin));
+    return _mm512_mask_blend_ps(mask, set(other), a);
+  }
+  static float reduce_add(F a) {
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+    return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+  }
+  static float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
+
+  static I int_zero() { return _mm512_setzero_si512(); }
+  static I dot4(I acc, U w, const int8_t* a) {
+    int32_t word = 0;
+    std::memcpy(&word, a, sizeof(word));
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(word));
+  }
+  static I join_limbs(I high, I low) { return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low); }
+  static F to_float(I a) { return _mm512_cvtepi32_ps(a); }
+  static I round_to_int(F a) { return _mm512_cvtps_epi32(a); }
+  static int32_t reduce_add(I a) { return _mm512_reduce_add_epi32(a); }
+  static void store_limbs(I a, int8_t* high, int8_t* low) {
+    const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(a, _mm512_set1_epi32(128)), 8);
+    const __m512i lower = _mm512_sub_epi32(a, _mm512_slli_epi32(upper, 8));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(upper));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(lower));
+  }
+
+  static U load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+  static U low_nibbles(U a) { return _mm512_and_si512(a, _mm512_set1_epi8(15)); }
+  static U high_nibbles(U a) {
+    return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15));
+  }
+  static U add_bit4(U a, const void* p) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, p, sizeof(bits));
+    return _mm512_mask_add_epi8(a, bits, a, _mm512_set1_epi8(16));
+  }
+  template <int pair>
+  static U add_bits45(U a, U high) {
+    constexpr int left = pair < 2 ? 4 - 2 * pair : 0;
+    constexpr int right = pair > 2 ? 2 * pair - 4 : 0;
+    const __m512i moved = _mm512_srli_epi16(_mm512_slli_epi16(high, left), right);
+    // a | (moved & 0x30)
+    return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(0x30), 0xf8);
+  }
+
+ private:
+  static __mmask16 first_lanes(int64_t count) {
+    if (count >= 16) return 0xffff;
+    return count <= 0 ? __mmask16{0} : static_cast<__mmask16>((1U << count) - 1U);
+  }
+};
+
+}  // namespace
+}  // namespace shoal::tensor
