@@ -15,6 +15,8 @@ constinit const Kernels kAvx512Kernels = {
     .swiglu = swiglu_lanes<VecAvx512>,
     .attention_tile = attention_tile_lanes<VecAvx512>,
     .sum_exp = sum_exp_lanes<VecAvx512>,
+    .read_all = read_all_lanes<VecAvx512>,
+    .float_rounds = float_rounds_lanes<VecAvx512>,
 };
 
 }  // namespace shoal::tensor

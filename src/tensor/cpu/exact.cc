@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 #include "tensor/cpu/kernels.h"
+#include "tensor/cpu/vec_portable.h"
+#include "tensor/cpu/vector_kernel.h"
 #include "tensor/float16.h"
 #include "tensor/quant_block.h"
 
@@ -95,6 +97,8 @@ constinit const Kernels kExactKernels = {
     .swiglu = swiglu_exact,
     .attention_tile = attention_tile_exact,
     .sum_exp = sum_exp_exact,
+    .read_all = read_all_lanes<VecPortable>,
+    .float_rounds = float_rounds_lanes<VecPortable>,
 };
 
 }  // namespace shoal::tensor

@@ -17,6 +17,7 @@ namespace shoal::tensor {
 
 inline constexpr size_t kSupportedTypes = 11;  // DType::kF32 to kQ6_K
 inline constexpr size_t kTileWidths = 4;       // 1, 2, 4, 8 tokens
+inline constexpr int64_t kFloatOpsPerRound = 12 * 16 * 2;
 
 // One group of 16 rows times one tile of tokens.
 struct MatmulTile {
@@ -64,6 +65,11 @@ struct Kernels {
   void (*attention_tile)(const AttentionTile& tile) = nullptr;
   // Sum of exp(x[i] - shift).
   double (*sum_exp)(const float* x, float shift, int64_t count) = nullptr;
+
+  // Probes: the exclusive or of all words (bytes a multiple of 64), and `rounds` times
+  // kFloatOpsPerRound float operations in registers.
+  uint64_t (*read_all)(const std::byte* data, int64_t bytes) = nullptr;
+  float (*float_rounds)(int64_t rounds) = nullptr;
 };
 
 // CHECKs that the path runs here.

@@ -15,6 +15,8 @@ constinit const Kernels kPortableKernels = {
     .swiglu = swiglu_lanes<VecPortable>,
     .attention_tile = attention_tile_lanes<VecPortable>,
     .sum_exp = sum_exp_lanes<VecPortable>,
+    .read_all = read_all_lanes<VecPortable>,
+    .float_rounds = float_rounds_lanes<VecPortable>,
 };
 
 }  // namespace shoal::tensor

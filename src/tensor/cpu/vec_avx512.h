@@ -87,6 +87,10 @@ struct VecAvx512 {
   }
 
   static U load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+  static I combine(I a, U b) { return _mm512_xor_si512(a, b); }
+  static uint64_t first_word(I a) {
+    return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(a)));
+  }
   static U low_nibbles(U a) { return _mm512_and_si512(a, _mm512_set1_epi8(15)); }
   static U high_nibbles(U a) {
     return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15));

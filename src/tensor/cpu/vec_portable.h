@@ -159,6 +159,13 @@ struct VecPortable {
     std::memcpy(out.data(), p, sizeof(out));
     return out;
   }
+  // Some combination of all the bits, for reads that must not be optimized away.
+  static I combine(const I& a, const U& b) {
+    I out = std::bit_cast<I>(b);
+    for (size_t i = 0; i < 16; ++i) out[i] ^= a[i];
+    return out;
+  }
+  static uint64_t first_word(const I& a) { return static_cast<uint32_t>(a[0] ^ a[1]); }
   static U low_nibbles(const U& a) {
     U out;
     for (size_t i = 0; i < 64; ++i) out[i] = a[i] & 15U;

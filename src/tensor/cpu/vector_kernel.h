@@ -3,6 +3,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace shoal::tensor {
@@ -78,6 +79,28 @@ double sum_exp_lanes(const float* x, float shift, int64_t count) {
     total += static_cast<double>(V::reduce_add(sums));
   }
   return total;
+}
+
+template <typename V>
+uint64_t read_all_lanes(const std::byte* data, int64_t bytes) {
+  auto sums = V::int_zero();
+  for (int64_t i = 0; i < bytes; i += 64) sums = V::combine(sums, V::load_bytes(data + i));
+  return V::first_word(sums);
+}
+
+// Twelve independent chains of multiply-adds: enough to hide the latency of current processors.
+template <typename V>
+float float_rounds_lanes(int64_t rounds) {
+  typename V::F chains[12];
+  for (int c = 0; c < 12; ++c) chains[c] = V::set(static_cast<float>(c));
+  const auto factor = V::set(0.999F);
+  const auto step = V::set(0.001F);
+  for (int64_t i = 0; i < rounds; ++i) {
+    for (auto& chain : chains) chain = V::fma(chain, factor, step);
+  }
+  auto total = V::set(0.0F);
+  for (const auto& chain : chains) total = V::add(total, chain);
+  return V::reduce_add(total);
 }
 
 }  // namespace shoal::tensor

@@ -1,0 +1,160 @@
+// Speed of the kernels on one thread, per type: GB/s of weights in decode, Gflop/s in prefill.
+//
+// The first lines measure the limits: read bandwidth and the float32 peak. `--benchmark_filter`
+// chooses; the matrix is [4096, 2048], larger than the caches in every type but read once per pass.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "tensor/activations.h"
+#include "tensor/cpu/machine_probe.h"
+#include "tensor/ops/attention.h"
+#include "tensor/quantize.h"
+
+namespace shoal::tensor {
+namespace {
+
+constexpr int64_t kCols = 2048;
+// Enough that decode reads memory and not the cache; prefill uses fewer.
+constexpr int64_t kDecodeRows = 65536;
+constexpr int64_t kPrefillRows = 2048;
+
+std::vector<float> random_floats(size_t count) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0F, 0.05F);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// [kDecodeRows, kCols] of a type: 64 distinct rows, repeated.
+std::vector<std::byte> make_weights(DType type, int64_t rows) {
+  const std::vector<std::byte> some = quantize_matrix(type, random_floats(64 * kCols), kCols);
+  std::vector<std::byte> all;
+  for (int64_t row = 0; row < rows; row += 64) all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+struct Setup {
+  std::unique_ptr<WorkerPool> pool;
+  std::vector<std::byte> bytes;
+  PackedMatrix matrix;
+  Activations activations;
+  std::vector<float> x;
+  std::vector<float> y;
+  int64_t tokens;
+
+  Setup(DType type, KernelPath path, int64_t rows, int64_t token_count)
+      : pool(std::move(WorkerPool::create({.workers = 1, .path = path})).value()),
+        bytes(make_weights(type, rows)),
+        x(random_floats(static_cast<size_t>(token_count * kCols))),
+        y(static_cast<size_t>(token_count * rows)),
+        tokens(token_count) {
+    const MatrixView view{type, rows, kCols, bytes};
+    matrix = PackedMatrix::pack(view, Shard::whole(view), path).value();
+    activations = Activations::allocate({tokens, kCols}).value();
+    CHECK(pool->reserve_scratch(matmul_scratch_bytes(path, kCols)).is_ok());
+  }
+
+  void step() {
+    pool->run([&](Worker& me) {
+      pack_activations(me, {x.data(), tokens, kCols, kCols}, matrix.input_format(), activations);
+      me.barrier();
+      matmul(me, matrix, activations, {y.data(), tokens, matrix.rows(), matrix.rows()});
+    });
+  }
+};
+
+void decode(benchmark::State& state, DType type, KernelPath path) {
+  const int64_t rows = path == KernelPath::kAvx512 ? kDecodeRows : kPrefillRows;
+  Setup setup(type, path, rows, state.range(0));
+  for (auto _ : state) setup.step();
+  const double bytes = static_cast<double>(setup.matrix.bytes());
+  state.counters["GB/s"] =
+      benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void prefill(benchmark::State& state, DType type, KernelPath path) {
+  Setup setup(type, path, path == KernelPath::kAvx512 ? kPrefillRows : 128, state.range(0));
+  for (auto _ : state) setup.step();
+  const double operations = 2.0 * static_cast<double>(setup.matrix.rows() * kCols * setup.tokens);
+  state.counters["Gflop/s"] =
+      benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void attend(benchmark::State& state, int64_t context, int64_t tokens) {
+  const KvLayout layout{.kv_heads = 4, .head_dim = 64};
+  const AttentionParams params{.query_heads = 32, .group_size = 8, .scale = 0.125F};
+  auto pool = std::move(WorkerPool::create({})).value();
+  CHECK(pool->reserve_scratch(attention_scratch_bytes(pool->path(), layout, context)).is_ok());
+  std::vector<AlignedBuffer> buffers;
+  std::vector<std::byte*> pages;
+  for (int64_t page = 0; page < layout.pages_for(context); ++page) {
+    buffers.push_back(std::move(AlignedBuffer::allocate(layout.page_bytes())).value());
+    pages.push_back(buffers.back().data());
+  }
+  const std::vector<float> q = random_floats(static_cast<size_t>(tokens * 2048));
+  std::vector<float> out(q.size());
+  const std::vector<KvSequence> sequences = {
+      {.pages = pages, .position = context - tokens, .tokens = tokens}};
+  for (auto _ : state) {
+    pool->run([&](Worker& me) {
+      attention(me, layout, params, sequences,
+                {{q.data(), tokens, 2048, 2048}, {out.data(), tokens, 2048, 2048}});
+    });
+  }
+  const double operations = 4.0 * static_cast<double>(tokens * 2048) *
+                            (static_cast<double>(context) - static_cast<double>(tokens) / 2);
+  state.counters["Gflop/s"] =
+      benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void print_limits(int workers) {
+  auto pool = std::move(WorkerPool::create({.workers = workers})).value();
+  const double bandwidth =
+      measure_read_bandwidth(*pool, size_t{256} << 20).value().bytes_per_second;
+  fmt::print("{} worker(s): read {:.1f} GB/s, float32 peak {:.0f} Gflop/s\n", workers,
+             bandwidth * 1e-9, measure_float_peak(*pool) * 1e-9);
+}
+
+void add_benchmarks() {
+  for (const KernelPath path : runnable_kernel_paths()) {
+    for (int i = 0; i < 11; ++i) {
+      const auto type = static_cast<DType>(i);
+      const std::string name = fmt::format("{}/{}", kernel_path_name(path), dtype_name(type));
+      benchmark::RegisterBenchmark(("decode/" + name).c_str(), decode, type, path)
+          ->Arg(1)
+          ->Arg(4)
+          ->Arg(16)
+          ->Unit(benchmark::kMillisecond)
+          ->MinTime(0.3);
+      benchmark::RegisterBenchmark(("prefill/" + name).c_str(), prefill, type, path)
+          ->Arg(64)
+          ->Arg(512)
+          ->Unit(benchmark::kMillisecond)
+          ->MinTime(0.3);
+    }
+  }
+  benchmark::RegisterBenchmark("attention/decode/4096", attend, 4096, 1);
+  benchmark::RegisterBenchmark("attention/decode/128", attend, 128, 1);
+  benchmark::RegisterBenchmark("attention/prefill/512", attend, 512, 512);
+}
+
+}  // namespace
+}  // namespace shoal::tensor
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  shoal::tensor::print_limits(1);
+  shoal::tensor::add_benchmarks();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
