@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
 #include "fabric/endpoint.h"
 #include "fabric/group_health.h"
 #include "fabric/spin.h"
@@ -74,9 +75,12 @@ class Fabric {
   const SpinPolicy& spin() const { return parts_.spin; }
   // "shm", "tcp", "sim", or "none" for a group of one.
   std::string_view link_name() const;
+  // Closes this descriptor with the fabric: others watch it to know that the process lives.
+  void keep_open(UniqueFd fd) { kept_open_.push_back(std::move(fd)); }
 
  private:
   Parts parts_;
+  std::vector<UniqueFd> kept_open_;
 };
 
 // A group of one: no endpoints.

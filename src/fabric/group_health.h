@@ -34,11 +34,10 @@ class GroupHealth {
   Status failure() const;
   // The rank that broke the group, or -1 while it works.
   int culprit() const;
-  // Breaks the group; later calls change nothing. The message becomes "rank_text: reason".
-  // Returns failure().
-  Status fail(int culprit, std::string_view reason);
-  // Breaks the group with a message told by a peer, taken as it is.
-  Status fail_as_told(int culprit, std::string message);
+  // Breaks the group; later calls change nothing. The message becomes "rank 1 (node-1) reason".
+  void fail(int culprit, std::string_view reason);
+  // The same with a whole message.
+  void fail_as_told(int culprit, std::string message);
 
   // A goodbye: the peer will send nothing more.
   void mark_left(int rank);
@@ -65,7 +64,7 @@ class GroupHealth {
     uint64_t ticket;
     std::function<void()> wake;
   };
-  Status fail_locked(int culprit, std::string message);
+  void fail_locked(int culprit, std::string message);
   void wake_all_locked();
 
   const int self_rank_;

@@ -22,6 +22,8 @@
 
 namespace shoal::fabric {
 
+struct GroupSetup;
+
 inline constexpr int kJoinFd = 3;
 
 struct LocalGroupOptions {
@@ -58,8 +60,12 @@ class LocalGroup {
   };
   explicit LocalGroup(LocalGroupOptions options) : options_(std::move(options)) {}
   Status start_children();
-  Status connect(const Deadline& deadline);
-  void reap_all();
+  Status connect(const GroupSetup& setup, const Deadline& deadline);
+  Status connect_shm(const GroupSetup& setup, const Deadline& deadline);
+  Status connect_tcp(const GroupSetup& setup, const Deadline& deadline);
+  Status explain(int rank, const Status& status);
+  static bool try_reap(Child& child);
+  bool try_reap_all();
 
   LocalGroupOptions options_;
   std::vector<Child> children_;  // [rank - 1]

@@ -67,6 +67,24 @@ class IncomingMessage {
   uint64_t expected_left_ = 0;
 };
 
+// What the next slot of a message must look like.
+struct MessageExpectation {
+  bool is_first = true;
+  std::optional<uint64_t> left;  // exactly this many bytes are left, where it is known
+  uint64_t left_max = 0;
+};
+
+// For readers in place: breaks the group when the slot is not what is expected.
+Status check_slot_of_message(Endpoint& endpoint, const ReceivedSlot& slot,
+                             const MessageExpectation& expected);
+
+struct SleepOptions {
+  bool is_only_one = true;  // nothing but this endpoint is waited for
+};
+
+// endpoint.wait(), in short slices when other endpoints matter too.
+void sleep_on(Endpoint& endpoint, const SleepOptions& options, const Deadline& deadline);
+
 // What exchange() does with one peer: send one message, receive one, or both.
 struct Transfer {
   Endpoint* endpoint = nullptr;

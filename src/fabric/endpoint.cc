@@ -1,0 +1,34 @@
+#include "fabric/endpoint.h"
+
+#include <utility>
+
+namespace shoal::fabric {
+
+Status check_slot_class(const SlotClass& slots) {
+  if (slots.payload_bytes < kSlotPayloadBytesMin || slots.payload_bytes > kSlotPayloadBytesMax ||
+      slots.payload_bytes % 64 != 0) {
+    return Status::request("a slot of " + std::to_string(slots.payload_bytes) +
+                           " bytes: it must be a multiple of 64 from " +
+                           std::to_string(kSlotPayloadBytesMin) + " to " +
+                           std::to_string(kSlotPayloadBytesMax));
+  }
+  if (slots.count < kSlotCountMin || slots.count > kSlotCountMax) {
+    return Status::request(std::to_string(slots.count) + " slots: it must be " +
+                           std::to_string(kSlotCountMin) + " to " + std::to_string(kSlotCountMax));
+  }
+  return Status::ok();
+}
+
+Endpoint::Endpoint(EndpointInfo info, GroupHealth& health)
+    : info_(std::move(info)),
+      peer_text_(health.rank_text(info_.peer_rank) + " over " + info_.link),
+      health_(health) {
+  CHECK(check_slot_class(info_.slots).is_ok());
+}
+
+Status Endpoint::fail(std::string_view reason) {
+  health_.fail_as_told(info_.peer_rank, peer_text_ + " " + std::string(reason));
+  return health_.failure();
+}
+
+}  // namespace shoal::fabric

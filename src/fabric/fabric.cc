@@ -1,0 +1,63 @@
+#include "fabric/fabric.h"
+
+#include <utility>
+
+#include "fabric/link/liveness.h"
+
+namespace shoal::fabric {
+
+std::string_view link_kind_name(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::kShm:
+      return "shm";
+    case LinkKind::kTcp:
+      return "tcp";
+  }
+  CHECK_MSG(false, "unknown LinkKind");
+}
+
+Result<LinkKind> parse_link_kind(std::string_view name) {
+  if (name == "shm") return LinkKind::kShm;
+  if (name == "tcp") return LinkKind::kTcp;
+  return Status::request("unknown link '" + std::string(name) + "': it is shm or tcp");
+}
+
+Fabric::Fabric(Parts parts) : parts_(std::move(parts)) {
+  CHECK(parts_.health != nullptr && parts_.clock != nullptr);
+  CHECK(parts_.rank >= 0 && parts_.rank < size());
+  CHECK(parts_.endpoints.size() == parts_.node_names.size());
+}
+
+Fabric::~Fabric() {
+  // Endpoints flush what they hold before the goodbye goes out.
+  parts_.endpoints.clear();
+  parts_.monitor.reset();
+}
+
+const std::string& Fabric::node_name(int rank) const {
+  CHECK(rank >= 0 && rank < size());
+  return parts_.node_names[static_cast<size_t>(rank)];
+}
+
+Endpoint& Fabric::endpoint(int peer) {
+  CHECK(peer >= 0 && peer < size() && peer != parts_.rank);
+  return *parts_.endpoints[static_cast<size_t>(peer)];
+}
+
+std::string_view Fabric::link_name() const {
+  for (const auto& endpoint : parts_.endpoints) {
+    if (endpoint != nullptr) return endpoint->info().link;
+  }
+  return "none";
+}
+
+std::unique_ptr<Fabric> make_single_fabric(std::string node_name) {
+  Fabric::Parts parts;
+  parts.node_names.push_back(std::move(node_name));
+  parts.health = std::make_unique<GroupHealth>(0, parts.node_names);
+  parts.endpoints.resize(1);
+  parts.clock = &SteadyClock::instance();
+  return std::make_unique<Fabric>(std::move(parts));
+}
+
+}  // namespace shoal::fabric

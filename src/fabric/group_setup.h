@@ -1,0 +1,56 @@
+// GroupSetup: what every rank must know to join a group, and FabricBuilder, which puts the joined
+// links together. For makers.
+//
+// Thread rule: one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "fabric/fabric.h"
+#include "fabric/link/handshake.h"
+#include "fabric/link/liveness.h"
+#include "fabric/shm/shm_segment.h"
+
+namespace shoal::fabric {
+
+struct GroupSetup {
+  int rank = 0;
+  int size = 1;
+  uint64_t epoch = 0;
+  LinkSecret secret{};
+  std::string node_name;  // of this rank
+  FabricOptions fabric;
+  ProtocolVersion version;  // tests announce others
+};
+
+// kRequest when a size, rank, name or slot class is impossible.
+Status check_group_setup(const GroupSetup& setup);
+
+// The configuration of one handshake of this rank.
+HandshakeConfig make_handshake_config(const GroupSetup& setup, HandshakeRole role,
+                                      LinkPurpose purpose);
+
+class FabricBuilder {
+ public:
+  // node_names by rank.
+  FabricBuilder(const GroupSetup& setup, std::vector<std::string> node_names);
+
+  Status add_shm(int peer, std::unique_ptr<ShmSegment> segment, UniqueFd liveness);
+  Status add_tcp(int peer, UniqueFd data, UniqueFd liveness);
+  // Every peer must have been added. Starts the liveness monitor.
+  Result<std::unique_ptr<Fabric>> finish(const SpinSituation& situation);
+
+ private:
+  EndpointInfo info_for(int peer, std::string link) const;
+  void add_liveness(int peer, std::string link, UniqueFd liveness);
+
+  GroupSetup setup_;
+  Fabric::Parts parts_;
+  std::vector<LivenessPeer> liveness_;
+};
+
+}  // namespace shoal::fabric

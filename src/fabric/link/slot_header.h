@@ -1,0 +1,52 @@
+// SlotHeader: what goes before every slot on a byte stream, and the checks that every link makes.
+//
+// The layout is specified in docs/fabric.md. Thread rule: values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "fabric/endpoint.h"
+
+namespace shoal::fabric {
+
+inline constexpr uint32_t kSlotMagic = 0x4c4f4853;  // "SHOL"
+inline constexpr size_t kSlotHeaderBytes = 48;
+
+// Bits of SlotHeader::flags; others are refused.
+inline constexpr uint32_t kFlagFirst = 1;   // first slot of a message
+inline constexpr uint32_t kFlagCredit = 2;  // no slot, only credits
+
+struct SlotHeader {
+  uint32_t magic = kSlotMagic;
+  uint32_t bytes = 0;  // of payload
+  uint64_t epoch = 0;
+  uint64_t sequence = 0;  // 1, 2, ... per direction
+  uint64_t message_left = 0;
+  uint64_t released = 0;  // receive slots released since the start, on links that send credits
+  uint32_t flags = 0;
+};
+
+void encode_slot_header(const SlotHeader& header, std::span<std::byte, kSlotHeaderBytes> out);
+SlotHeader decode_slot_header(std::span<const std::byte, kSlotHeaderBytes> in);
+
+struct SlotExpectation {
+  uint64_t epoch = 0;
+  uint64_t sequence = 0;
+  uint32_t payload_bytes = 0;  // of a whole slot
+};
+
+// What is wrong with the header, as the end of a sentence about the peer; nothing when it is fine.
+std::optional<std::string> find_slot_fault(const SlotHeader& header,
+                                           const SlotExpectation& expected);
+
+inline SlotNote note_of(const SlotHeader& header) {
+  return {.bytes = header.bytes,
+          .is_first = (header.flags & kFlagFirst) != 0,
+          .message_left = header.message_left};
+}
+
+}  // namespace shoal::fabric

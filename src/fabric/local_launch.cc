@@ -1,0 +1,285 @@
+#include "fabric/local_launch.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <thread>
+
+#include "base/log.h"
+#include "fabric/join_info.h"
+#include "fabric/link/stream.h"
+#include "fabric/shm/shm_group.h"
+#include "fabric/tcp/tcp_group.h"
+
+namespace shoal::fabric {
+namespace {
+
+constexpr Nanoseconds kReapPause = std::chrono::milliseconds(2);
+
+// What a forked child needs until it executes; made before the fork, since nothing may be allocated
+// after it.
+struct ChildStart {
+  std::vector<char*> argv;
+  int join_fd = -1;
+  int null_fd = -1;
+  int report_fd = -1;  // gets errno when the start fails; closed by a successful exec
+  pid_t parent = -1;
+};
+
+// In the child, between fork and exec: only async-signal-safe calls.
+[[noreturn]] void run_child(const ChildStart& start) {
+  const auto give_up = [&start] {
+    const int error = errno;
+    (void)!write(start.report_fd, &error, sizeof(error));
+    _exit(127);
+  };
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
+  // The parent may have ended before that call.
+  if (getppid() != start.parent) _exit(127);
+  signal(SIGINT, SIG_IGN);
+  signal(SIGPIPE, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  // Above every fixed number first, so that no dup2 closes what the next one needs.
+  const int join_fd = fcntl(start.join_fd, F_DUPFD, kJoinFd + 2);
+  const int report_fd = fcntl(start.report_fd, F_DUPFD, kJoinFd + 2);
+  if (join_fd < 0 || report_fd < 0) give_up();
+  if (dup2(start.null_fd, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 ||
+      dup2(join_fd, kJoinFd) < 0 || dup2(report_fd, kJoinFd + 1) < 0) {
+    give_up();
+  }
+  if (fcntl(kJoinFd + 1, F_SETFD, FD_CLOEXEC) != 0) give_up();
+  close_range(kJoinFd + 2, ~0U, 0);
+  execv(start.argv[0], start.argv.data());
+  const int error = errno;
+  (void)!write(kJoinFd + 1, &error, sizeof(error));
+  _exit(127);
+}
+
+// How a process ended, in words.
+std::string end_text(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    return "was ended by signal " + std::to_string(WTERMSIG(wait_status));
+  }
+  return "ended with status " + std::to_string(WEXITSTATUS(wait_status));
+}
+
+// The start of one child; its pid.
+Result<pid_t> start_process(const std::vector<std::string>& command, int join_fd) {
+  UniqueFd null_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null_fd.is_valid()) return Status::from_errno("/dev/null", errno);
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return Status::from_errno("pipe", errno);
+  UniqueFd report_read(pipe_fds[0]);
+  UniqueFd report_write(pipe_fds[1]);
+  ChildStart start;
+  for (const std::string& part : command) start.argv.push_back(const_cast<char*>(part.c_str()));
+  start.argv.push_back(nullptr);
+  start.join_fd = join_fd;
+  start.null_fd = null_fd.get();
+  start.report_fd = report_write.get();
+  start.parent = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return Status::from_errno("fork", errno);
+  if (pid == 0) run_child(start);
+  report_write.reset();
+  int error = 0;
+  ssize_t done = 0;
+  do {
+    done = read(report_read.get(), &error, sizeof(error));
+  } while (done < 0 && errno == EINTR);
+  if (done == 0) return pid;
+  waitpid(pid, nullptr, 0);
+  return Status::from_errno("starting " + command[0], error);
+}
+
+// What `rank` of the group needs to know.
+JoinInfo make_join_info(const LocalGroupOptions& options, const GroupSetup& setup, int rank) {
+  JoinInfo info;
+  info.link = options.link;
+  info.setup = setup;
+  info.setup.rank = rank;
+  info.setup.node_name = options.node_names[static_cast<size_t>(rank)];
+  info.node_names = options.node_names;
+  return info;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalGroup>> LocalGroup::launch(LocalGroupOptions options,
+                                                       const Deadline& deadline) {
+  if (options.node_names.empty()) {
+    for (int rank = 0; rank < options.size; ++rank) {
+      options.node_names.push_back("node-" + std::to_string(rank));
+    }
+  }
+  GroupSetup setup;
+  setup.size = options.size;
+  setup.fabric = options.fabric;
+  RETURN_IF_ERROR(check_group_setup(setup));
+  CHECK(options.node_names.size() == static_cast<size_t>(options.size));
+  CHECK(options.size == 1 || !options.child_command.empty());
+  setup.node_name = options.node_names[0];
+  ASSIGN_OR_RETURN(setup.epoch, make_epoch());
+  ASSIGN_OR_RETURN(setup.secret, make_secret());
+  std::unique_ptr<LocalGroup> group(new LocalGroup(std::move(options)));
+  RETURN_IF_ERROR(group->start_children());
+  RETURN_IF_ERROR(group->connect(setup, deadline));
+  return group;
+}
+
+Status LocalGroup::start_children() {
+  children_.resize(static_cast<size_t>(options_.size - 1));
+  for (Child& child : children_) {
+    ASSIGN_OR_RETURN(SocketPair sockets, make_socket_pair());
+    ASSIGN_OR_RETURN(child.pid, start_process(options_.child_command, sockets.second.get()));
+    child.join_socket = std::move(sockets.first);
+  }
+  return Status::ok();
+}
+
+Status LocalGroup::connect(const GroupSetup& setup, const Deadline& deadline) {
+  if (options_.size == 1) {
+    fabric_ = make_single_fabric(options_.node_names[0]);
+    return Status::ok();
+  }
+  return options_.link == LinkKind::kShm ? connect_shm(setup, deadline)
+                                         : connect_tcp(setup, deadline);
+}
+
+// What failed on the way to `rank`, with the end of its process when that explains it.
+Status LocalGroup::explain(int rank, const Status& status) {
+  Child& child = children_[static_cast<size_t>(rank - 1)];
+  // A process that has closed its socket is about to end.
+  const Deadline deadline = Deadline::after(std::chrono::milliseconds(200));
+  while (!try_reap(child) && !deadline.expired()) std::this_thread::sleep_for(kReapPause);
+  const std::string how = child.is_reaped ? "; its process " + end_text(child.wait_status) : "";
+  return Status(status.code(), "rank " + std::to_string(rank) + " (" +
+                                   options_.node_names[static_cast<size_t>(rank)] + ") " +
+                                   status.message() + how);
+}
+
+Status LocalGroup::connect_shm(const GroupSetup& setup, const Deadline& deadline) {
+  ASSIGN_OR_RETURN(auto links, make_shm_links(options_.size, setup.fabric.slots));
+  for (int rank = 1; rank < options_.size; ++rank) {
+    const int socket = children_[static_cast<size_t>(rank - 1)].join_socket.get();
+    const JoinInfo info = make_join_info(options_, setup, rank);
+    Status status = send_join_info(socket, info, deadline);
+    for (const ShmLinkEnd& end : links[static_cast<size_t>(rank)]) {
+      if (!status.is_ok()) break;
+      const std::array<int, 2> fds = {end.liveness.get(), end.memory.get()};
+      status = send_descriptors(socket, fds, deadline);
+    }
+    if (!status.is_ok()) return explain(rank, status);
+    // Ours are closed, so that the death of a child is the end of its streams.
+    links[static_cast<size_t>(rank)].clear();
+  }
+  ASSIGN_OR_RETURN(fabric_,
+                   connect_shm_group(setup, options_.node_names, std::move(links[0]), deadline));
+  return Status::ok();
+}
+
+Status LocalGroup::connect_tcp(const GroupSetup& setup, const Deadline& deadline) {
+  TcpGroupOptions tcp;
+  tcp.setup = setup;
+  tcp.ranks_on_host = options_.size;
+  ASSIGN_OR_RETURN(tcp.listener, listen_tcp(HostPort{.host = "127.0.0.1", .port = 0}));
+  ASSIGN_OR_RETURN(const SocketAddress address, local_address(tcp.listener.get()));
+  for (int rank = 1; rank < options_.size; ++rank) {
+    const int socket = children_[static_cast<size_t>(rank - 1)].join_socket.get();
+    JoinInfo info = make_join_info(options_, setup, rank);
+    info.port = address.port();
+    if (const Status status = send_join_info(socket, info, deadline); !status.is_ok()) {
+      return explain(rank, status);
+    }
+    tcp.acceptor.watches.push_back({.rank = rank, .fd = socket});
+  }
+  ASSIGN_OR_RETURN(fabric_, connect_tcp_group(std::move(tcp), deadline));
+  return Status::ok();
+}
+
+LocalGroup::~LocalGroup() {
+  // Children see the goodbye, or the end of their sockets, and end by themselves.
+  fabric_.reset();
+  for (Child& child : children_) child.join_socket.reset();
+  const Deadline deadline = Deadline::after(options_.exit_grace);
+  while (!try_reap_all() && !deadline.expired()) std::this_thread::sleep_for(kReapPause);
+  for (Child& child : children_) {
+    if (child.pid < 0 || child.is_reaped) continue;
+    kill(child.pid, SIGKILL);
+    waitpid(child.pid, nullptr, 0);
+  }
+}
+
+pid_t LocalGroup::pid(int rank) const {
+  CHECK(rank >= 1 && rank < options_.size);
+  return children_[static_cast<size_t>(rank - 1)].pid;
+}
+
+// True when the child's end has been seen.
+bool LocalGroup::try_reap(Child& child) {
+  if (child.pid < 0) return true;
+  if (!child.is_reaped) child.is_reaped = waitpid(child.pid, &child.wait_status, WNOHANG) != 0;
+  return child.is_reaped;
+}
+
+bool LocalGroup::try_reap_all() {
+  bool is_all = true;
+  for (Child& child : children_) is_all = try_reap(child) && is_all;
+  return is_all;
+}
+
+Status LocalGroup::wait_for_exit(const Deadline& deadline) {
+  while (!try_reap_all()) {
+    if (deadline.expired()) return Status::busy("node processes are still running");
+    std::this_thread::sleep_for(kReapPause);
+  }
+  for (size_t i = 0; i < children_.size(); ++i) {
+    if (children_[i].wait_status == 0) continue;
+    return Status::group("rank " + std::to_string(i + 1) + " (" + options_.node_names[i + 1] +
+                         ") " + end_text(children_[i].wait_status));
+  }
+  return Status::ok();
+}
+
+namespace {
+
+Result<std::unique_ptr<Fabric>> join_with(int socket, JoinInfo info, const Deadline& deadline) {
+  if (info.link == LinkKind::kTcp) {
+    TcpGroupOptions tcp;
+    tcp.setup = info.setup;
+    tcp.rank0 = HostPort{.host = "127.0.0.1", .port = info.port};
+    tcp.ranks_on_host = info.setup.size;
+    return connect_tcp_group(std::move(tcp), deadline);
+  }
+  std::vector<ShmLinkEnd> ends;
+  for (int peer = 0; peer < info.setup.size; ++peer) {
+    if (peer == info.setup.rank) continue;
+    auto fds = receive_descriptors(socket, 2, deadline);
+    if (!fds.is_ok()) return fds.status().with_context("the launching node");
+    ends.push_back({peer, std::move((*fds)[0]), std::move((*fds)[1])});
+  }
+  return connect_shm_group(info.setup, std::move(info.node_names), std::move(ends), deadline);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Fabric>> join_local_group(UniqueFd join_socket, const Deadline& deadline) {
+  const int socket = join_socket.get();
+  RETURN_IF_ERROR(set_non_blocking(socket).with_context("this is no node of a local group"));
+  Result<JoinInfo> info = receive_join_info(socket, deadline);
+  if (!info.is_ok()) return info.status().with_context("the launching node");
+  ASSIGN_OR_RETURN(auto fabric, join_with(socket, std::move(*info), deadline));
+  fabric->keep_open(std::move(join_socket));
+  return fabric;
+}
+
+}  // namespace shoal::fabric

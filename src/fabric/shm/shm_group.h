@@ -1,0 +1,34 @@
+// The shared-memory maker: one memfd and one liveness socket per pair of ranks.
+//
+// Whoever forms the group makes all links and hands each rank its ends (over UNIX sockets to other
+// processes); each rank then connects: a handshake on every liveness socket, the memory checked.
+// Thread rule: one thread per rank.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "fabric/fabric.h"
+#include "fabric/group_setup.h"
+
+namespace shoal::fabric {
+
+// One rank's end of the link to one peer.
+struct ShmLinkEnd {
+  int peer = 0;
+  UniqueFd liveness;
+  UniqueFd memory;
+};
+
+// All links of a group: [rank] has one end per peer, peers ascending.
+Result<std::vector<std::vector<ShmLinkEnd>>> make_shm_links(int size, const SlotClass& slots);
+
+// node_names by rank. Every rank of the group must call this within the deadline.
+Result<std::unique_ptr<Fabric>> connect_shm_group(const GroupSetup& setup,
+                                                  std::vector<std::string> node_names,
+                                                  std::vector<ShmLinkEnd> ends,
+                                                  const Deadline& deadline);
+
+}  // namespace shoal::fabric

@@ -1,0 +1,55 @@
+#include "fabric/spin.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+namespace shoal::fabric {
+namespace {
+
+void cpu_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+// Cores that this process may run on.
+int allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? static_cast<int>(online) : 1;
+}
+
+// The clock is read once in so many rounds.
+constexpr uint32_t kRoundsPerClockRead = 32;
+
+}  // namespace
+
+SpinPolicy choose_spin_policy(const SpinSituation& situation) {
+  const int threads = situation.ranks_on_host * situation.threads_per_rank;
+  if (threads <= allowed_cores()) return {};
+  return {.pause_for = std::chrono::microseconds(2), .yield_for = std::chrono::microseconds(300)};
+}
+
+bool Spinner::spin_once() {
+  const Nanoseconds budget = policy_.pause_for + policy_.yield_for;
+  if (budget.count() == 0) return false;
+  cpu_pause();
+  ++rounds_;
+  const bool is_yielding = started_.count() != 0 && policy_.yield_for.count() != 0;
+  if (rounds_ % kRoundsPerClockRead != 0 && !is_yielding) return true;
+  const Nanoseconds now = SteadyClock::instance().now();
+  if (started_.count() == 0) {
+    started_ = now;
+    return true;
+  }
+  if (now - started_ < policy_.pause_for) return true;
+  if (now - started_ >= budget) return false;
+  sched_yield();
+  return true;
+}
+
+}  // namespace shoal::fabric

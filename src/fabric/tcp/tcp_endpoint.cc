@@ -1,0 +1,307 @@
+#include "fabric/tcp/tcp_endpoint.h"
+
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "fabric/link/stream.h"
+
+namespace shoal::fabric {
+namespace {
+
+// Slots handed to one call of sendmsg.
+constexpr size_t kPartsMax = 16;
+
+// How long a closing endpoint waits for what it has sent to be acknowledged.
+constexpr Nanoseconds kLinger = std::chrono::milliseconds(200);
+
+bool is_would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+std::span<std::byte, kSlotHeaderBytes> header_of(std::byte* buffer) {
+  return std::span<std::byte, kSlotHeaderBytes>(buffer, kSlotHeaderBytes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TcpEndpoint>> TcpEndpoint::create(EndpointInfo info, UniqueFd socket,
+                                                         GroupHealth& health) {
+  RETURN_IF_ERROR(set_non_blocking(socket.get()));
+  UniqueFd wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake_fd.is_valid()) return Status::from_errno("eventfd", errno);
+  return std::unique_ptr<TcpEndpoint>(
+      new TcpEndpoint(std::move(info), std::move(socket), std::move(wake_fd), health));
+}
+
+TcpEndpoint::TcpEndpoint(EndpointInfo info, UniqueFd socket, UniqueFd wake_fd, GroupHealth& health)
+    : Endpoint(std::move(info), health), socket_(std::move(socket)), wake_fd_(std::move(wake_fd)) {
+  const uint32_t count = this->info().slots.count;
+  for (uint32_t i = 0; i < count; ++i) {
+    send_buffers_.push_back(std::make_unique<std::byte[]>(buffer_bytes()));
+  }
+  for (uint32_t i = 0; i < count + 1; ++i) {
+    receive_buffers_.push_back(std::make_unique<std::byte[]>(buffer_bytes()));
+  }
+  send_bytes_.resize(count);
+  waker_ticket_ = health.add_waker([this] {
+    const uint64_t one = 1;
+    (void)!write(wake_fd_.get(), &one, sizeof(one));
+  });
+}
+
+TcpEndpoint::~TcpEndpoint() {
+  health().remove_waker(waker_ticket_);
+  if (!is_closed_ && !health().failed()) drain_before_close();
+}
+
+// A close with unread bytes resets the connection and may destroy what the peer has not read yet,
+// so our direction is closed first, and theirs is read until ours is acknowledged.
+void TcpEndpoint::drain_before_close() {
+  const Deadline deadline = Deadline::after(kLinger);
+  while (sent_ < posted_ && !is_closed_ && !deadline.expired()) {
+    if (!flush().is_ok()) return;
+    if (sent_ < posted_) wait(deadline);
+  }
+  shutdown(socket_.get(), SHUT_WR);
+  std::array<std::byte, 4096> ignored;
+  while (!deadline.expired()) {
+    const ssize_t done = recv(socket_.get(), ignored.data(), ignored.size(), 0);
+    if (done > 0) continue;
+    if (done == 0 || !is_would_block(errno)) return;
+    int unsent = 0;
+    if (ioctl(socket_.get(), SIOCOUTQ, &unsent) != 0 || unsent == 0) return;
+    pollfd entry{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    poll(&entry, 1, 1);
+  }
+}
+
+// The data connection closed. Why, the monitor knows better: it has a verdict soon.
+Status TcpEndpoint::closed(std::string_view how) {
+  is_closed_ = true;
+  health().suspect(info().peer_rank,
+                   "over " + info().link + " closed its data connection: " + std::string(how));
+  return Status::ok();
+}
+
+Status TcpEndpoint::failure_or_left() {
+  if (health().failed()) return health().failure();
+  if (is_closed_ && health().has_left(info().peer_rank)) return fail("has left the group");
+  return Status::ok();
+}
+
+void TcpEndpoint::advance_sent(size_t bytes) {
+  while (bytes > 0) {
+    // A credit header goes only between slots.
+    if (credit_left_ > 0 && sent_of_next_ == 0) {
+      const size_t part = std::min(bytes, credit_left_);
+      credit_left_ -= part;
+      bytes -= part;
+      continue;
+    }
+    const size_t whole = send_bytes_[(sent_ + 1) % info().slots.count];
+    const size_t part = std::min(bytes, whole - sent_of_next_);
+    sent_of_next_ += part;
+    bytes -= part;
+    if (sent_of_next_ == whole) {
+      ++sent_;
+      sent_of_next_ = 0;
+    }
+  }
+}
+
+// Sends what the socket takes: a begun slot, a credit header, then whole slots.
+Status TcpEndpoint::flush() {
+  while (!is_closed_ && (sent_ < posted_ || credit_left_ > 0)) {
+    std::array<iovec, kPartsMax> parts;
+    size_t count = 0;
+    uint64_t next = sent_ + 1;
+    if (sent_of_next_ > 0) {
+      parts[count++] = {.iov_base = send_buffer(next) + sent_of_next_,
+                        .iov_len = send_bytes_[next % info().slots.count] - sent_of_next_};
+      ++next;
+    } else if (credit_left_ > 0) {
+      parts[count++] = {.iov_base = credit_.data() + (kSlotHeaderBytes - credit_left_),
+                        .iov_len = credit_left_};
+    }
+    // With a begun slot and a credit waiting, the credit comes right after the slot.
+    const bool credit_is_next = sent_of_next_ > 0 && credit_left_ > 0;
+    for (; next <= posted_ && count < kPartsMax && !credit_is_next; ++next) {
+      parts[count++] = {.iov_base = send_buffer(next),
+                        .iov_len = send_bytes_[next % info().slots.count]};
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t done = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (done < 0 && is_would_block(errno)) return Status::ok();
+    if (done < 0) return closed(std::generic_category().message(errno));
+    advance_sent(static_cast<size_t>(done));
+  }
+  return Status::ok();
+}
+
+Result<std::optional<SendSlot>> TcpEndpoint::try_acquire_send() {
+  if (health().failed()) return health().failure();
+  const uint32_t count = info().slots.count;
+  if (acquired_ - released_by_peer_ >= count || acquired_ - sent_ >= count) {
+    RETURN_IF_ERROR(flush());
+    RETURN_IF_ERROR(read_some());
+    if (acquired_ - released_by_peer_ >= count || acquired_ - sent_ >= count) {
+      RETURN_IF_ERROR(failure_or_left());
+      return std::optional<SendSlot>();
+    }
+  }
+  const uint64_t sequence = ++acquired_;
+  return std::optional<SendSlot>(
+      {std::span(send_buffer(sequence) + kSlotHeaderBytes, info().slots.payload_bytes),
+       static_cast<uint32_t>(sequence % count)});
+}
+
+Status TcpEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
+  const uint64_t sequence = posted_ + 1;
+  CHECK(posted_ < acquired_ && slot.index == sequence % info().slots.count);
+  CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
+  if (health().failed()) return health().failure();
+  const SlotHeader header{.magic = kSlotMagic,
+                          .bytes = note.bytes,
+                          .epoch = info().epoch,
+                          .sequence = sequence,
+                          .message_left = note.message_left,
+                          .released = released_,
+                          .flags = note.is_first ? kFlagFirst : 0};
+  encode_slot_header(header, header_of(send_buffer(sequence)));
+  send_bytes_[slot.index] = static_cast<uint32_t>(kSlotHeaderBytes + note.bytes);
+  posted_ = sequence;
+  released_told_ = released_;
+  return flush();
+}
+
+Result<bool> TcpEndpoint::poll_sends() {
+  if (health().failed()) return health().failure();
+  RETURN_IF_ERROR(flush());
+  if (sent_ == posted_) return true;
+  // The peer may be unable to read before we read what it sends.
+  RETURN_IF_ERROR(read_some());
+  RETURN_IF_ERROR(failure_or_left());
+  return false;
+}
+
+Status TcpEndpoint::take_header(const SlotHeader& header) {
+  const bool is_credit = (header.flags & kFlagCredit) != 0;
+  // A credit header belongs to the last slot that came.
+  const SlotExpectation expected{.epoch = info().epoch,
+                                 .sequence = is_credit ? arrived_ : arrived_ + 1,
+                                 .payload_bytes = is_credit ? 0 : info().slots.payload_bytes};
+  if (const auto fault = find_slot_fault(header, expected); fault.has_value()) return fail(*fault);
+  if (header.released > posted_) return fail("sent an impossible count of released slots");
+  // A slot that was posted before a credit header and sent after it carries an older count.
+  released_by_peer_ = std::max(released_by_peer_, header.released);
+  if (!is_credit && arrived_ - released_ >= info().slots.count) {
+    return fail("sent a slot without a credit");
+  }
+  return Status::ok();
+}
+
+// Cuts what is in the current buffer into frames. What lies behind a frame belongs to the next one
+// and moves to its buffer; that is a copy of small frames only, since a whole slot fills a buffer.
+Status TcpEndpoint::take_frames() {
+  while (filled_ >= kSlotHeaderBytes) {
+    std::byte* buffer = receive_buffer(arrived_ + 1);
+    const SlotHeader header = decode_slot_header(header_of(buffer));
+    RETURN_IF_ERROR(take_header(header));
+    const size_t frame = kSlotHeaderBytes + header.bytes;
+    if (filled_ < frame) return Status::ok();
+    const size_t behind = filled_ - frame;
+    if ((header.flags & kFlagCredit) != 0) {
+      std::memmove(buffer, buffer + frame, behind);
+    } else {
+      ++arrived_;
+      // Without a free slot only a credit header may follow, and the spare buffer takes it.
+      if (behind > 0) std::memcpy(receive_buffer(arrived_ + 1), buffer + frame, behind);
+    }
+    filled_ = behind;
+  }
+  return Status::ok();
+}
+
+Status TcpEndpoint::read_some() {
+  // The buffer of slot arrived_ + 1 is free: at most `count` of count + 1 buffers are held.
+  while (!is_closed_ && arrived_ - released_ <= info().slots.count) {
+    std::byte* buffer = receive_buffer(arrived_ + 1);
+    const size_t room = buffer_bytes() - filled_;
+    const ssize_t done = recv(socket_.get(), buffer + filled_, room, MSG_DONTWAIT);
+    if (done < 0 && is_would_block(errno)) return Status::ok();
+    if (done < 0) return closed(std::generic_category().message(errno));
+    if (done == 0) {
+      return closed(filled_ > 0 ? "in the middle of a slot" : "end of stream");
+    }
+    filled_ += static_cast<size_t>(done);
+    RETURN_IF_ERROR(take_frames());
+    // A short read: the socket is empty.
+    if (static_cast<size_t>(done) < room) return Status::ok();
+  }
+  return Status::ok();
+}
+
+Result<std::optional<ReceivedSlot>> TcpEndpoint::poll_receive() {
+  if (health().failed()) return health().failure();
+  if (given_ == arrived_) {
+    RETURN_IF_ERROR(flush());
+    RETURN_IF_ERROR(read_some());
+  }
+  if (given_ == arrived_) {
+    RETURN_IF_ERROR(failure_or_left());
+    return std::optional<ReceivedSlot>();
+  }
+  const uint64_t sequence = ++given_;
+  std::byte* buffer = receive_buffer(sequence);
+  const SlotHeader header = decode_slot_header(header_of(buffer));
+  return std::optional<ReceivedSlot>(
+      {std::span<const std::byte>(buffer + kSlotHeaderBytes, header.bytes), note_of(header),
+       static_cast<uint32_t>(sequence % (info().slots.count + 1))});
+}
+
+Status TcpEndpoint::release_receive(const ReceivedSlot& slot) {
+  CHECK(released_ < given_ && slot.index == (released_ + 1) % (info().slots.count + 1));
+  ++released_;
+  queue_credit_if_due();
+  return flush();
+}
+
+// Slots that we send carry the count too; a header of its own is for one-sided traffic.
+void TcpEndpoint::queue_credit_if_due() {
+  if (credit_left_ > 0 || released_ - released_told_ < (info().slots.count + 1) / 2) return;
+  const SlotHeader header{.magic = kSlotMagic,
+                          .bytes = 0,
+                          .epoch = info().epoch,
+                          .sequence = sent_of_next_ > 0 ? sent_ + 1 : sent_,
+                          .message_left = 0,
+                          .released = released_,
+                          .flags = kFlagCredit};
+  encode_slot_header(header, credit_);
+  credit_left_ = kSlotHeaderBytes;
+  released_told_ = released_;
+}
+
+void TcpEndpoint::wait(const Deadline& deadline) {
+  if (health().failed()) return;
+  const bool wants_write = sent_ < posted_ || credit_left_ > 0;
+  std::array<pollfd, 2> entries{};
+  entries[0] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
+  entries[1] = {.fd = is_closed_ ? -1 : socket_.get(),
+                .events = static_cast<short>(POLLIN | (wants_write ? POLLOUT : 0)),
+                .revents = 0};
+  poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+  uint64_t ignored = 0;
+  (void)!read(wake_fd_.get(), &ignored, sizeof(ignored));
+}
+
+}  // namespace shoal::fabric
