@@ -1,0 +1,21 @@
+#include "cli/bench/samples.h"
+
+#include <algorithm>
+
+namespace shoal::cli {
+
+double Samples::quantile(double share) const {
+  if (values_.empty()) return 0;
+  std::vector<double> sorted = values_;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
+
+Json Samples::to_json() const {
+  return {{"median", median()},
+          {"p10", quantile(0.1)},
+          {"p90", quantile(0.9)},
+          {"p99", quantile(0.99)}};
+}
+
+}  // namespace shoal::cli

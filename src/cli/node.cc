@@ -1,0 +1,57 @@
+// `shoal node`: the process of one rank of a local group, started by rank 0; not for people.
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/support/signals.h"
+#include "collective/group.h"
+#include "fabric/local_launch.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "runtime/follower.h"
+#include "runtime/setup.h"
+
+namespace shoal::cli {
+namespace {
+
+constexpr Nanoseconds kJoinDeadline = std::chrono::seconds(30);
+
+Status follow(fabric::Fabric& fabric) {
+  collective::Group group(fabric);
+  ASSIGN_OR_RETURN(const runtime::Setup setup,
+                   runtime::receive_setup(group, Deadline::after(fabric.clock(), kJoinDeadline)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model, model::load_model(setup.model_path));
+  ASSIGN_OR_RETURN(const plan::Plan plan,
+                   plan::make_plan(model->config, plan::weight_bytes(model->tensors), setup.plan));
+  runtime::EngineOptions options;
+  options.threads = setup.threads;
+  options.exact = setup.exact;
+  options.prefill_chunk = setup.prefill_chunk;
+  return runtime::run_follower(*model, plan, group, options);
+}
+
+Result<int> run_node() {
+  ignore_interrupts();
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<fabric::Fabric> fabric,
+      fabric::join_local_group(UniqueFd(fabric::kJoinFd), Deadline::after(kJoinDeadline)));
+  init_logging(fmt::format("rank {}", fabric->rank()));
+  const Status status = follow(*fabric);
+  if (status.is_ok()) return 0;
+  // Rank 0 tells the user: of a broken group it knows, of what broke here it is told with this.
+  (void)fabric->health().fail(fabric->rank(), status.message());
+  return kExitFailed;
+}
+
+}  // namespace
+
+void add_node(Program& program) {
+  CLI::App& node = program.add_command(
+      program.root(), {.name = "node",
+                       .description = "A process of a local group, started by rank 0",
+                       .examples = ""});
+  node.group("");  // not shown in the help
+  program.set_action(node, run_node);
+}
+
+}  // namespace shoal::cli

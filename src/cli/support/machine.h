@@ -1,0 +1,42 @@
+// Machine: what this computer has, and how much of it this process may use.
+//
+// Limits of control groups (v2, and v1's where mounted) and the affinity mask are taken into
+// account, so that a container is not overrun. Linux: read from /proc and /sys.
+// Thread rule: pure reads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shoal::cli {
+
+struct CacheLevel {
+  std::string name;  // "L1d", "L2", "L3"
+  uint64_t bytes = 0;
+};
+
+struct Machine {
+  std::string cpu;           // its name
+  std::string architecture;  // "x86_64"
+  std::string system;        // "Linux 6.1.0"
+  std::string host;
+  uint32_t logical_cpus = 0;              // online
+  uint32_t physical_cores = 0;            // of those this process may run on
+  uint32_t allowed_cpus = 0;              // by the affinity mask
+  double cpu_quota = 0;                   // cores by the control group; 0: no limit
+  std::vector<std::string> instructions;  // the sets that matter for the kernels
+  std::vector<CacheLevel> caches;         // of one core
+  uint64_t memory_bytes = 0;
+  uint64_t memory_available = 0;  // see available_memory()
+};
+
+Machine read_machine();
+
+// min(what the kernel calls available, what the control group leaves).
+uint64_t available_memory();
+
+// floor(min(quota, affinity, physical cores)), at least 1: more threads only wait for each other.
+uint32_t usable_cores();
+
+}  // namespace shoal::cli

@@ -1,0 +1,257 @@
+#include "cli/support/model_setup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+
+#include "cli/support/format.h"
+#include "cli/support/machine.h"
+#include "cli/support/progress_bar.h"
+#include "runtime/setup.h"
+
+namespace shoal::cli {
+namespace {
+
+// Without --ctx a model gets at most this many positions: long-context models would otherwise
+// reserve many gigabytes for caches that a chat on a desk never fills.
+constexpr uint32_t kDefaultContextMax = 8192;
+constexpr uint32_t kContextMin = 16;
+constexpr Nanoseconds kJoinDeadline = std::chrono::seconds(30);
+
+double seconds_since(Nanoseconds start) {
+  return std::chrono::duration<double>(SteadyClock::instance().now() - start).count();
+}
+
+Result<std::string> absolute_path(const std::string& path) {
+  std::array<char, PATH_MAX> buffer{};
+  if (realpath(path.c_str(), buffer.data()) == nullptr) {
+    return Status::from_errno("cannot resolve the path " + path, errno);
+  }
+  return std::string(buffer.data());
+}
+
+Status check_memory(const plan::Plan& plan, uint64_t available) {
+  const uint64_t needed = plan.weight_bytes + plan.kv_bytes;
+  if (needed <= available) return Status::ok();
+  return Status::request(fmt::format(
+      "the model needs {} ({} of weights and {} for a context of {}), but {} of memory are "
+      "available here; give a smaller --ctx or a smaller model",
+      format_bytes(needed), format_bytes(plan.weight_bytes), format_bytes(plan.kv_bytes),
+      plan.context, format_bytes(available)));
+}
+
+}  // namespace
+
+void add_model_name(CLI::App& command, std::string* model) {
+  command.add_option("MODEL", *model, "A model file or folder, or a known name such as smollm2")
+      ->required();
+}
+
+void add_layout_options(CLI::App& command, ModelOptions* options) {
+  command
+      .add_option("--nodes", options->nodes,
+                  "Nodes to lay the model over: this process and N-1 more on this machine")
+      ->check(CLI::Range(1, fabric::kGroupSizeMax))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      .add_option("--split", options->split,
+                  "Shares of the nodes, such as 3,1: the first gets three times as much")
+      ->type_name("A,B,...");
+  command
+      .add_option("--ctx", options->context,
+                  "Positions of context; default: the model's, at most 8192")
+      ->type_name("N");
+  command.add_flag("--exact", options->exact,
+                   "Compute in float32 throughout, slowly: the reference path");
+}
+
+void add_compute_options(CLI::App& command, ModelOptions* options) {
+  command.add_option("--link", options->link, "How local nodes are joined: shm or tcp")
+      ->check(CLI::IsMember({"shm", "tcp"}))
+      ->type_name("{shm,tcp}")
+      ->capture_default_str();
+  command
+      .add_option("--threads", options->threads,
+                  "Compute threads of each node; default: the usable cores, shared evenly")
+      ->check(CLI::Range(1U, 1024U))
+      ->type_name("N");
+  command.add_flag("-q,--quiet", options->is_quiet, "No progress and no notes on standard error");
+}
+
+Result<model::ResolvedModel> resolve_with_progress(const std::string& name, Console& console,
+                                                   bool is_quiet) {
+  std::unique_ptr<ProgressBar> bar;
+  model::StoreOptions store;
+  store.on_progress = [&](const model::KnownModel& known, const model::FetchProgress& progress) {
+    using Stage = model::FetchProgress::Stage;
+    if (bar == nullptr) {
+      if (!is_quiet) {
+        console.err.write_line(fmt::format("Fetching {} once, from {} (licence: {})", known.title,
+                                           known.source, known.licence));
+      }
+      bar = std::make_unique<ProgressBar>(
+          console.err, ProgressBarOptions{.label = fmt::format("fetching {}", known.name),
+                                          .total = progress.bytes_total,
+                                          .is_quiet = is_quiet});
+    }
+    bar->set_label(progress.stage == Stage::kWaiting     ? "another process is fetching it"
+                   : progress.stage == Stage::kUnpacking ? fmt::format("unpacking {}", known.name)
+                                                         : fmt::format("fetching {}", known.name));
+    bar->set_total(progress.bytes_total);
+    bar->update(progress.bytes);
+  };
+  auto resolved = model::resolve_model(name, store);
+  if (bar != nullptr && resolved.is_ok()) bar->finish();
+  return resolved;
+}
+
+Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& options) {
+  PlannedModel planned;
+  planned.request.ranks = static_cast<uint32_t>(options.nodes);
+  planned.request.kv_type = options.exact ? plan::KvType::kF32 : plan::KvType::kF16;
+  if (!options.split.empty()) {
+    ASSIGN_OR_RETURN(planned.request.weights, plan::parse_split(options.split));
+  }
+  if (options.context != 0 && options.context < kContextMin) {
+    return Status::request(fmt::format("--ctx {} is too small to hold a prompt; give at least {}",
+                                       options.context, kContextMin));
+  }
+  const plan::WeightBytes weights = plan::weight_bytes(model.tensors);
+  const uint32_t trained = model.config.context;
+  const bool is_default = options.context == 0;
+  planned.request.context = is_default ? std::min(trained, kDefaultContextMax) : options.context;
+  if (planned.request.context > trained) {
+    return Status::request(
+        fmt::format("--ctx {} is more than the {} positions that this model was "
+                    "made for; give at most {}",
+                    planned.request.context, trained, trained));
+  }
+  ASSIGN_OR_RETURN(planned.plan, plan::make_plan(model.config, weights, planned.request));
+  const uint64_t available = available_memory();
+  while (is_default && planned.request.context > 512 &&
+         !check_memory(planned.plan, available).is_ok()) {
+    planned.request.context /= 2;
+    ASSIGN_OR_RETURN(planned.plan, plan::make_plan(model.config, weights, planned.request));
+  }
+  RETURN_IF_ERROR(check_memory(planned.plan, available));
+  if (planned.request.context < trained && is_default) {
+    planned.note = fmt::format("context {} of the {} that the model was made for (--ctx sets it)",
+                               planned.request.context, trained);
+  }
+  return planned;
+}
+
+Result<std::string> own_executable() {
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t length = readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
+  if (length <= 0) return Status::from_errno("cannot read /proc/self/exe", errno);
+  return std::string(buffer.data(), static_cast<size_t>(length));
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& options,
+                                                       Console& console) {
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel(options));
+  ASSIGN_OR_RETURN(const model::ResolvedModel resolved,
+                   resolve_with_progress(options.model, console, options.is_quiet));
+  ASSIGN_OR_RETURN(loaded->path_, absolute_path(resolved.path));
+  const Nanoseconds start = SteadyClock::instance().now();
+  RETURN_IF_ERROR(loaded->read(console));
+  RETURN_IF_ERROR(loaded->start_nodes());
+  RETURN_IF_ERROR(loaded->load_weights(console));
+  loaded->load_seconds_ = seconds_since(start);
+  return loaded;
+}
+
+Status LoadedModel::read(Console& console) {
+  ASSIGN_OR_RETURN(model_, model::load_model(path_));
+  ASSIGN_OR_RETURN(text_, make_text(*model_->file));
+  if (static_cast<uint32_t>(text_.tokenizer->vocabulary_size()) > model_->config.vocab) {
+    return Status::request(
+        fmt::format("{}: the tokenizer has {} tokens, the output head only {}; the files do not "
+                    "belong together",
+                    path_, text_.tokenizer->vocabulary_size(), model_->config.vocab));
+  }
+  ASSIGN_OR_RETURN(planned_, plan_model(*model_, options_));
+  const uint32_t cores = usable_cores();
+  const auto nodes = static_cast<uint32_t>(options_.nodes);
+  threads_ = options_.threads != 0 ? options_.threads : std::max(1U, cores / nodes);
+  if (options_.is_quiet) return Status::ok();
+  if (!planned_.note.empty()) console.err.write_line("shoal: note: " + planned_.note);
+  if (options_.threads != 0 && options_.threads * nodes > cores) {
+    console.err.write_line(
+        fmt::format("shoal: note: {} nodes of {} threads on {} usable cores wait for each other",
+                    nodes, threads_, cores));
+  }
+  return Status::ok();
+}
+
+Status LoadedModel::start_nodes() {
+  if (options_.nodes == 1) {
+    single_ = fabric::make_single_fabric("node-0");
+  } else {
+    fabric::LocalGroupOptions launch;
+    launch.size = options_.nodes;
+    ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options_.link));
+    ASSIGN_OR_RETURN(const std::string executable, own_executable());
+    launch.child_command = {executable, "node"};
+    launch.fabric.threads_per_rank = static_cast<int>(threads_);
+    ASSIGN_OR_RETURN(local_group_,
+                     fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline)));
+  }
+  group_ = std::make_unique<collective::Group>(fabric());
+  if (options_.nodes == 1) return Status::ok();
+  const runtime::Setup setup{.model_path = path_,
+                             .plan = planned_.request,
+                             .threads = threads_,
+                             .prefill_chunk = runtime::EngineOptions{}.prefill_chunk,
+                             .exact = options_.exact};
+  return runtime::send_setup(*group_, setup, Deadline::after(fabric().clock(), kJoinDeadline));
+}
+
+Status LoadedModel::load_weights(Console& console) {
+  ProgressBar bar(console.err, {.label = fmt::format("loading {}", model_->config.display_name),
+                                .total = planned_.plan.ranks.front().weight_bytes,
+                                .is_quiet = options_.is_quiet || !console.err.is_terminal()});
+  runtime::EngineOptions engine_options;
+  engine_options.threads = threads_;
+  engine_options.exact = options_.exact;
+  engine_options.on_load = [&](uint64_t done, uint64_t total) {
+    bar.set_total(total);
+    bar.update(done);
+  };
+  ASSIGN_OR_RETURN(engine_,
+                   runtime::Engine::create(*model_, planned_.plan, *group_, engine_options));
+  bar.finish();
+  return Status::ok();
+}
+
+Json LoadedModel::describe_layout() {
+  const runtime::EngineStats stats = engine_->stats();
+  Json nodes = Json::array();
+  for (size_t rank = 0; rank < stats.nodes.size(); ++rank) {
+    const runtime::NodeStats& node = stats.nodes[rank];
+    nodes.push_back({{"rank", rank},
+                     {"name", node.name},
+                     {"weight_bytes", node.weight_bytes},
+                     {"kv_bytes", node.kv_bytes}});
+  }
+  return {{"nodes", std::move(nodes)},     {"link", link_name()},
+          {"context", engine_->context()}, {"exact", options_.exact},
+          {"threads_per_node", threads_},  {"load_seconds", load_seconds_}};
+}
+
+Status LoadedModel::close() {
+  engine_.reset();
+  group_.reset();
+  if (local_group_ == nullptr) return Status::ok();
+  const Status ended = local_group_->wait_for_exit(Deadline::after(std::chrono::seconds(5)));
+  local_group_.reset();
+  return ended;
+}
+
+}  // namespace shoal::cli

@@ -1,0 +1,101 @@
+// LoadedModel: a model ready to answer on N local nodes, made from the options of the command line.
+//
+// The whole way from what the user typed: find or fetch the model, read it, plan it, start the
+// other node processes, join them, load every rank's part. Rank 0 is this process.
+// Thread rule: the main thread, which must outlive it (local nodes end with that thread).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/support/json_output.h"
+#include "cli/support/output.h"
+#include "cli/support/text_setup.h"
+#include "collective/group.h"
+#include "fabric/fabric.h"
+#include "fabric/local_launch.h"
+#include "model/model.h"
+#include "model/store.h"
+#include "plan/plan.h"
+#include "runtime/engine.h"
+
+namespace shoal::cli {
+
+// What every command that runs a model takes.
+struct ModelOptions {
+  std::string model;
+  int nodes = 1;
+  std::string link = "shm";
+  std::string split;     // "3,1"; empty: even
+  uint32_t threads = 0;  // per node; 0: the usable cores, shared evenly
+  uint32_t context = 0;  // 0: see choose_context()
+  bool exact = false;
+  bool is_quiet = false;
+};
+
+// The option groups, for commands that need only some.
+void add_model_name(CLI::App& command, std::string* model);
+void add_layout_options(CLI::App& command, ModelOptions* options);  // --nodes --split --ctx --exact
+void add_compute_options(CLI::App& command, ModelOptions* options);  // --link --threads --quiet
+
+// A path, or a known model, fetched with its source and licence shown and a progress bar.
+Result<model::ResolvedModel> resolve_with_progress(const std::string& name, Console& console,
+                                                   bool is_quiet);
+
+// The plan for these options, with the context that the memory of this machine allows: an explicit
+// context that does not fit is kRequest with both byte counts.
+struct PlannedModel {
+  plan::Plan plan;
+  plan::PlanRequest request;
+  std::string note;  // why the context is smaller than what the model was made for; may be empty
+};
+Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& options);
+
+class LoadedModel {
+ public:
+  static Result<std::unique_ptr<LoadedModel>> load(const ModelOptions& options, Console& console);
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+
+  const ModelOptions& options() const { return options_; }
+  const model::Model& model() const { return *model_; }
+  const TextParts& text() const { return text_; }
+  const plan::Plan& plan() const { return planned_.plan; }
+  uint32_t threads() const { return threads_; }
+  runtime::Engine& engine() { return *engine_; }
+  // From the first byte read to ready, fetching not counted.
+  double load_seconds() const { return load_seconds_; }
+
+  // "shm", "tcp" or "none" for one node.
+  std::string_view link_name() { return fabric().link_name(); }
+  // {"nodes": [...], "link", "context", "exact", "threads_per_node", "load_seconds"}
+  Json describe_layout();
+  // Ends the nodes in order, and says when one did not end well.
+  Status close();
+
+ private:
+  explicit LoadedModel(ModelOptions options) : options_(std::move(options)) {}
+  fabric::Fabric& fabric() { return local_group_ ? local_group_->fabric() : *single_; }
+  Status read(Console& console);
+  Status start_nodes();
+  Status load_weights(Console& console);
+
+  // In the order of dependency: what is destroyed first stands last.
+  ModelOptions options_;
+  std::unique_ptr<model::Model> model_;
+  TextParts text_;
+  PlannedModel planned_;
+  std::string path_;
+  uint32_t threads_ = 1;
+  double load_seconds_ = 0;
+  std::unique_ptr<fabric::LocalGroup> local_group_;  // null for one node
+  std::unique_ptr<fabric::Fabric> single_;           // null for more
+  std::unique_ptr<collective::Group> group_;
+  std::unique_ptr<runtime::Engine> engine_;
+};
+
+// The path of this program's own executable, to start nodes with.
+Result<std::string> own_executable();
+
+}  // namespace shoal::cli

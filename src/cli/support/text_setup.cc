@@ -1,0 +1,78 @@
+#include "cli/support/text_setup.h"
+
+#include <sys/stat.h>
+
+#include "text/tokenizer_folder.h"
+
+namespace shoal::cli {
+namespace {
+
+bool is_folder_with_tokenizer(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+         stat((path + "/tokenizer.json").c_str(), &info) == 0;
+}
+
+Result<TextParts> text_of_folder(const std::string& folder) {
+  ASSIGN_OR_RETURN(text::TokenizerFolder parts, text::load_tokenizer_folder(folder));
+  TextParts result;
+  result.tokenizer = std::move(parts.tokenizer);
+  result.chat_template = std::move(parts.chat_template);
+  result.chat_template_status = std::move(parts.chat_template_status);
+  return result;
+}
+
+}  // namespace
+
+Result<TextParts> make_text(const model::ModelFile& file) {
+  ASSIGN_OR_RETURN(const model::TokenizerSource source, model::read_tokenizer_source(file));
+  TextParts result;
+  if (source.vocabulary.has_value()) {
+    auto tokenizer = text::Tokenizer::from_vocabulary(*source.vocabulary);
+    if (!tokenizer.is_ok()) return tokenizer.status().with_context(file.name());
+    result.tokenizer = std::move(tokenizer).value();
+  } else if (!source.folder.empty()) {
+    ASSIGN_OR_RETURN(result, text_of_folder(source.folder));
+  } else {
+    return Status::request(file.name() +
+                           ": the file has no vocabulary, so text cannot be turned into tokens; "
+                           "use a file that was converted with its tokenizer");
+  }
+  ASSIGN_OR_RETURN(result.chat_template_source, model::read_chat_template(file));
+  if (result.chat_template == nullptr && !result.chat_template_source.empty()) {
+    auto parsed = text::ChatTemplate::parse(result.chat_template_source,
+                                            text::chat_template_options(*result.tokenizer));
+    if (parsed.is_ok()) {
+      result.chat_template = std::move(parsed).value();
+    } else {
+      result.chat_template_status = parsed.status().with_context(file.name());
+    }
+  }
+  return result;
+}
+
+Result<TextParts> load_text(const std::string& path) {
+  if (is_folder_with_tokenizer(path)) return text_of_folder(path);
+  ASSIGN_OR_RETURN(const std::unique_ptr<model::ModelFile> file, model::open_model(path));
+  return make_text(*file);
+}
+
+Result<RenderedPrompt> render_chat(const TextParts& text, const Json& messages) {
+  if (text.chat_template == nullptr) {
+    if (!text.chat_template_status.is_ok()) {
+      return text.chat_template_status.with_context("the model's chat template is unusable")
+          .with_context("no chat is possible (--raw PROMPT continues plain text)");
+    }
+    return Status::request(
+        "the model has no chat template, so it was not made for chats; "
+        "give --raw and a PROMPT to let it continue plain text");
+  }
+  const Json request = {{"messages", messages}, {"add_generation_prompt", true}};
+  const std::string request_text = request.dump(-1, ' ', false, Json::error_handler_t::replace);
+  RenderedPrompt prompt;
+  ASSIGN_OR_RETURN(prompt.text, text.chat_template->render(request_text));
+  ASSIGN_OR_RETURN(prompt.ids, text.tokenizer->encode_chat(prompt.text));
+  return prompt;
+}
+
+}  // namespace shoal::cli
