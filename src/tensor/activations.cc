@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/packed_layout.h"
-#include "tensor/quant_block.h"
-#include "tensor/quantize.h"
+#include "tensor/quant/quant_block.h"
+#include "tensor/quant/quantize.h"
 
 namespace shoal::tensor {
 namespace {

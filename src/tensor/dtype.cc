@@ -38,6 +38,8 @@ constexpr std::array kInfos = {
     DTypeInfo{DType::kTQ1_0, "TQ1_0", 34, 256, 54, false, true},
     DTypeInfo{DType::kTQ2_0, "TQ2_0", 35, 256, 66, false, true},
     DTypeInfo{DType::kMXFP4, "MXFP4", 39, 32, 17, false, true},
+    DTypeInfo{DType::kNVFP4, "NVFP4", 40, 64, 36, false, true},
+    DTypeInfo{DType::kQ1_0, "Q1_0", 41, 128, 18, false, true},
     DTypeInfo{DType::kI8, "I8", 24, 1, 1, false, false},
     DTypeInfo{DType::kI16, "I16", 25, 1, 2, false, false},
     DTypeInfo{DType::kI32, "I32", 26, 1, 4, false, false},

@@ -40,6 +40,8 @@ enum class DType : uint8_t {
   kTQ1_0,
   kTQ2_0,
   kMXFP4,
+  kNVFP4,
+  kQ1_0,
   kI8,
   kI16,
   kI32,

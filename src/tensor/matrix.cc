@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "tensor/cpu/packed_layout.h"
-#include "tensor/pack.h"
-#include "tensor/quant_block.h"
+#include "tensor/quant/pack.h"
+#include "tensor/quant/quant_block.h"
 
 namespace shoal::tensor {
 namespace {

@@ -8,7 +8,7 @@
 #include "tensor/cpu/vec_portable.h"
 #include "tensor/cpu/vector_kernel.h"
 #include "tensor/float16.h"
-#include "tensor/quant_block.h"
+#include "tensor/quant/quant_block.h"
 
 namespace shoal::tensor {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/quantize.h"
+#include "tensor/quant/quantize.h"
 
 namespace shoal::tensor {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "tensor/float16.h"
-#include "tensor/quant_block.h"
-#include "tensor/quantize.h"
+#include "tensor/quant/quant_block.h"
+#include "tensor/quant/quantize.h"
 
 namespace shoal::tensor {
 namespace {

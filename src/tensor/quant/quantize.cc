@@ -1,4 +1,4 @@
-#include "tensor/quantize.h"
+#include "tensor/quant/quantize.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "tensor/float16.h"
-#include "tensor/quant_block.h"
+#include "tensor/quant/quant_block.h"
 
 namespace shoal::tensor {
 namespace {

@@ -1,11 +1,11 @@
-#include "tensor/pack.h"
+#include "tensor/quant/pack.h"
 
 #include <array>
 #include <cstring>
 
 #include "base/check.h"
 #include "tensor/cpu/packed_layout.h"
-#include "tensor/quant_block.h"
+#include "tensor/quant/quant_block.h"
 
 namespace shoal::tensor {
 namespace {

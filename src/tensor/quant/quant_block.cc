@@ -1,4 +1,4 @@
-#include "tensor/quant_block.h"
+#include "tensor/quant/quant_block.h"
 
 #include "base/check.h"
 #include "tensor/float16.h"

@@ -1,0 +1,210 @@
+// The contract of pack_activations and matmul, on every type and every kernel path of this machine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "tensor/matmul_testing.h"
+
+namespace shoal::tensor {
+namespace {
+
+using TypeAndPath = std::tuple<DType, KernelPath>;
+
+class Matmul : public testing::TestWithParam<TypeAndPath> {
+ protected:
+  DType type() const { return std::get<0>(GetParam()); }
+  KernelPath path() const { return std::get<1>(GetParam()); }
+  int64_t block() const { return dtype_info(type()).block_elements; }
+
+  PackedMatrix pack(const Weight& weight, WorkerPool* pool = nullptr) const {
+    return PackedMatrix::pack(weight.view(), Shard::whole(weight.view()), path(), pool).value();
+  }
+
+  void expect_close(const Weight& weight, const std::vector<float>& x, int64_t tokens,
+                    const std::vector<float>& y) const {
+    const auto cols = static_cast<size_t>(weight.cols);
+    for (int64_t token = 0; token < tokens; ++token) {
+      const auto input = std::span(x).subspan(static_cast<size_t>(token) * cols, cols);
+      for (int64_t row = 0; row < weight.rows; ++row) {
+        const Expected want =
+            expected_output(weight, Shard::whole(weight.view()), row, input, path());
+        ASSERT_NEAR(y[static_cast<size_t>(token * weight.rows + row)], want.value, want.tolerance)
+            << "token " << token << " row " << row;
+      }
+    }
+  }
+};
+
+std::string case_name(const testing::TestParamInfo<TypeAndPath>& info) {
+  return std::string(dtype_name(std::get<0>(info.param))) + "_" +
+         std::string(kernel_path_name(std::get<1>(info.param)));
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryTypeAndPath, Matmul,
+                         testing::Combine(testing::ValuesIn(kSupported),
+                                          testing::ValuesIn(runnable_kernel_paths())),
+                         case_name);
+
+TEST_P(Matmul, GivesTheNaiveProductForEveryShape) {
+  auto pool = make_pool(path());
+  for (const int64_t rows : {1, 16, 37}) {
+    for (const int64_t blocks : {1, 2, 3, 7}) {
+      const Weight weight(type(), rows, blocks * std::max<int64_t>(block(), 32));
+      const std::vector<float> x = random_floats(static_cast<size_t>(weight.cols) * 3, 5, 0.3F);
+      expect_close(weight, x, 3, multiply(*pool, pack(weight), x, 3));
+    }
+  }
+}
+
+TEST_P(Matmul, GivesTheNaiveProductForEveryNumberOfTokens) {
+  auto pool = make_pool(path());
+  const Weight weight(type(), 20, 256);
+  const PackedMatrix matrix = pack(weight);
+  for (const int64_t tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 64}) {
+    const std::vector<float> x = random_floats(static_cast<size_t>(256 * tokens), 6);
+    expect_close(weight, x, tokens, multiply(*pool, matrix, x, tokens));
+  }
+}
+
+TEST_P(Matmul, ManyTokensAreCutIntoPiecesForTheCache) {
+  auto pool = make_pool(path());
+  const Weight weight(type(), 3, 2048);
+  const std::vector<float> x = random_floats(2048 * 150, 7);
+  expect_close(weight, x, 150, multiply(*pool, pack(weight), x, 150));
+}
+
+TEST_P(Matmul, ATokensBitsDoNotDependOnItsBatch) {
+  auto pool = make_pool(path());
+  const Weight weight(type(), 40, 512);
+  const PackedMatrix matrix = pack(weight);
+  const std::vector<float> x = random_floats(512 * 23, 8);
+  const std::vector<float> together = multiply(*pool, matrix, x, 23);
+  for (size_t token = 0; token < 23; ++token) {
+    const std::vector<float> one(x.begin() + static_cast<std::ptrdiff_t>(token * 512),
+                                 x.begin() + static_cast<std::ptrdiff_t>((token + 1) * 512));
+    const std::vector<float> alone = multiply(*pool, matrix, one, 1);
+    ASSERT_EQ(0, std::memcmp(alone.data(), together.data() + token * 40, 40 * sizeof(float)));
+  }
+}
+
+TEST_P(Matmul, BitsDoNotDependOnTheNumberOfWorkers) {
+  const Weight weight(type(), 100, 256);
+  const std::vector<float> x = random_floats(256 * 5, 9);
+  auto one = make_pool(path());
+  const std::vector<float> expected = multiply(*one, pack(weight), x, 5);
+  for (const int workers : {2, 3, 9}) {
+    auto pool = make_pool(path(), workers);
+    EXPECT_EQ(multiply(*pool, pack(weight, pool.get()), x, 5), expected);
+  }
+}
+
+TEST_P(Matmul, WeightsMayLieAtAnyAddress) {
+  const Weight weight(type(), 17, 256);
+  auto pool = make_pool(path());
+  const std::vector<float> x = random_floats(256, 10);
+  const std::vector<float> expected = multiply(*pool, pack(weight), x, 1);
+  for (const size_t shift : {1U, 2U, 3U, 7U}) {
+    std::vector<std::byte> moved(weight.bytes.size() + shift);
+    std::copy(weight.bytes.begin(), weight.bytes.end(),
+              moved.begin() + static_cast<std::ptrdiff_t>(shift));
+    const MatrixView view{type(), 17, 256, std::span(moved).subspan(shift)};
+    const PackedMatrix matrix = PackedMatrix::pack(view, Shard::whole(view), path()).value();
+    EXPECT_EQ(multiply(*pool, matrix, x, 1), expected);
+  }
+}
+
+TEST_P(Matmul, ANonFiniteInputMakesItsTokenNonFiniteAndNoOther) {
+  auto pool = make_pool(path());
+  const Weight weight(type(), 16, 256);
+  const PackedMatrix matrix = pack(weight);
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+        -std::numeric_limits<float>::infinity()}) {
+    for (const size_t place : {0U, 77U, 255U}) {
+      std::vector<float> x = random_floats(256 * 3, 12);
+      const std::vector<float> clean = multiply(*pool, matrix, x, 3);
+      x[256 + place] = bad;
+      const std::vector<float> y = multiply(*pool, matrix, x, 3);
+      for (size_t row = 0; row < 16; ++row) {
+        EXPECT_EQ(y[row], clean[row]);
+        EXPECT_FALSE(std::isfinite(y[16 + row]));
+        EXPECT_EQ(y[32 + row], clean[32 + row]);
+      }
+    }
+  }
+}
+
+TEST_P(Matmul, HugeTinyAndZeroInputsStayRight) {
+  auto pool = make_pool(path());
+  const Weight weight(type(), 16, 256);
+  const PackedMatrix matrix = pack(weight);
+  for (const float size : {1e30F, 1e-25F, 0.0F}) {
+    std::vector<float> x = random_floats(256, 13);
+    for (float& value : x) value *= size;
+    expect_close(weight, x, 1, multiply(*pool, matrix, x, 1));
+  }
+  // Below 1e-30 a block may count as zero.
+  for (const float value : multiply(*pool, matrix, std::vector<float>(256, 1e-38F), 1)) {
+    EXPECT_NEAR(value, 0.0F, 1e-30F);
+  }
+}
+
+TEST_P(Matmul, OutputsMayLieInsideWiderRows) {
+  auto pool = make_pool(path());
+  const Weight weight(type(), 21, 256);
+  const PackedMatrix matrix = pack(weight);
+  const std::vector<float> x = random_floats(512, 14);
+  const std::vector<float> expected = multiply(*pool, matrix, x, 2);
+  Activations activations = Activations::allocate({2, 256}).value();
+  std::vector<float> wide(2 * 50, -1.0F);
+  const FloatRows all{wide.data(), 2, 50, 50};
+  pool->run([&](Worker& me) {
+    pack_activations(me, {x.data(), 2, 256, 256}, matrix.input_format(), activations);
+    me.barrier();
+    matmul(me, matrix, activations, all.slice(7, 21));
+  });
+  for (int64_t i = 0; i < 100; ++i) {
+    const int64_t col = i % 50 - 7;
+    const bool is_output = col >= 0 && col < 21;
+    ASSERT_EQ(wide[static_cast<size_t>(i)],
+              is_output ? expected[static_cast<size_t>(i / 50 * 21 + col)] : -1.0F);
+  }
+}
+
+TEST_P(Matmul, ANonFiniteScaleShowsInItsRowOnly) {
+  Weight weight(type(), 16, 256);
+  const size_t row_size = weight.bytes.size() / 16;
+  // The first half of a block is its scale, in Q6_K the last; in the float types an element.
+  const size_t scale = type() == DType::kQ6_K ? 208 : (type() == DType::kF32 ? 2 : 0);
+  const uint16_t nan_bits =
+      type() == DType::kF16 || dtype_info(type()).is_quantized ? 0x7e00 : 0x7fc0;
+  std::memcpy(&weight.bytes[5 * row_size + scale], &nan_bits, sizeof(nan_bits));
+  auto pool = make_pool(path());
+  const std::vector<float> y = multiply(*pool, pack(weight), random_floats(256, 15), 1);
+  for (size_t row = 0; row < 16; ++row) EXPECT_EQ(std::isfinite(y[row]), row != 5) << row;
+}
+
+// The packed kernels read codes in place: all codes and extreme scales must give the right sum.
+TEST_P(Matmul, RandomBlocksOfAFileGiveTheNaiveProduct) {
+  if (!dtype_info(type()).is_quantized) GTEST_SKIP() << "has no codes";
+  Weight weight(type(), 33, 512);
+  std::mt19937 random(16);
+  const size_t block_bytes = dtype_info(type()).block_bytes;
+  for (size_t i = 0; i < weight.bytes.size(); ++i) {
+    const size_t place = i % block_bytes;
+    const bool is_scale = type() == DType::kQ6_K ? place >= 208 : place < 4;
+    // Keep halves small and finite: a high byte of 0x2c is about 0.06 to 0.12.
+    weight.bytes[i] =
+        is_scale && place % 2 == 1 ? std::byte{0x2c} : static_cast<std::byte>(random() & 255U);
+  }
+  auto pool = make_pool(path());
+  const std::vector<float> x = random_floats(512 * 2, 17);
+  expect_close(weight, x, 2, multiply(*pool, pack(weight), x, 2));
+}
+
+}  // namespace
+}  // namespace shoal::tensor

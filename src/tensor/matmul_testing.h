@@ -1,0 +1,120 @@
+// MatmulCase: a random weight and random inputs, what the naive product in float64 gives, and how
+// far a kernel may be from it. For tests of this folder only.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "tensor/activations.h"
+#include "tensor/quant/quant_block.h"
+#include "tensor/quant/quantize.h"
+
+namespace shoal::tensor {
+
+inline constexpr DType kSupported[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
+                                       DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
+                                       DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+inline std::vector<float> random_floats(size_t count, uint32_t seed, float offset = 0.0F) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(offset, 1.0F);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+inline std::unique_ptr<WorkerPool> make_pool(KernelPath path, int workers = 1) {
+  return std::move(WorkerPool::create({.workers = workers, .path = path})).value();
+}
+
+// A weight [rows, cols] as a file would hold it.
+struct Weight {
+  DType type;
+  int64_t rows;
+  int64_t cols;
+  std::vector<std::byte> bytes;
+
+  Weight(DType weight_type, int64_t row_count, int64_t col_count)
+      : type(weight_type),
+        rows(row_count),
+        cols(col_count),
+        bytes(quantize_matrix(type, random_floats(static_cast<size_t>(rows * cols), 11, 0.1F),
+                              cols)) {}
+
+  MatrixView view() const { return {type, rows, cols, bytes}; }
+  std::span<const std::byte> row(int64_t index) const {
+    const size_t size = bytes.size() / static_cast<size_t>(rows);
+    return std::span(bytes).subspan(static_cast<size_t>(index) * size, size);
+  }
+};
+
+// Runs the ops of a step: x [tokens, shard columns] -> [tokens, shard rows].
+inline std::vector<float> multiply(WorkerPool& pool, const PackedMatrix& matrix,
+                                   const std::vector<float>& x, int64_t tokens) {
+  const int64_t cols = matrix.cols();
+  Activations activations = Activations::allocate({tokens, cols}).value();
+  EXPECT_TRUE(pool.reserve_scratch(matmul_scratch_bytes(pool.path(), cols)).is_ok());
+  std::vector<float> y(static_cast<size_t>(tokens * matrix.rows()), -99.0F);
+  pool.run([&](Worker& me) {
+    pack_activations(me, {x.data(), tokens, cols, cols}, matrix.input_format(), activations);
+    me.barrier();
+    matmul(me, matrix, activations, {y.data(), tokens, matrix.rows(), matrix.rows()});
+  });
+  return y;
+}
+
+// One output in float64, and how far a kernel may be from it:
+// - int16 activations: |x - scale a| <= scale / 2 with scale = max |block of x| / 32512 (and a part
+//   in 2^12 for the roundings of the scale), so the sum moves by at most the sum of |w| scale / 2;
+// - float32 sums: every term w x is made of parts no larger than (|w| + |what the type's zero
+//   code stands for|) |x|, and passes fewer than cols / 16 + 24 roundings of 2^-24 in the packed
+//   kernels and the reference (16 partial sums), which bounds each path of additions.
+struct Expected {
+  double value = 0;
+  double tolerance = 0;
+};
+
+inline Expected expected_output(const Weight& weight, const Shard& shard, int64_t row,
+                                std::span<const float> x, KernelPath path) {
+  std::vector<float> w(static_cast<size_t>(weight.cols));
+  dequantize_row(weight.type, weight.row(row), 0, weight.cols, w.data());
+  const DTypeInfo& info = dtype_info(weight.type);
+  double sum = 0;
+  double magnitude = 0;
+  double moved = 0;
+  for (int64_t c = shard.col_begin; c < shard.col_end; ++c) {
+    const double value = static_cast<double>(x[static_cast<size_t>(c - shard.col_begin)]);
+    double parts = std::fabs(static_cast<double>(w[static_cast<size_t>(c)]));
+    if (info.is_quantized && path != KernelPath::kExact) {
+      const int64_t block = c / kQuantBlock;
+      const int64_t begin = std::max(block * kQuantBlock, shard.col_begin);
+      const int64_t end = std::min((block + 1) * kQuantBlock, shard.col_end);
+      double extreme = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        extreme = std::max(
+            extreme, std::fabs(static_cast<double>(x[static_cast<size_t>(i - shard.col_begin)])));
+      }
+      moved += parts * extreme / 32512 / 2 * (1 + 1.0 / 4096);
+      const int64_t per_block = info.block_elements / kQuantBlock;
+      const BlockScales scales =
+          load_scales(weight.type, weight.row(row).data() + block / per_block * info.block_bytes,
+                      block % per_block);
+      parts += std::fabs(static_cast<double>(scales.offset));
+      parts += std::fabs(static_cast<double>(scales.scale[static_cast<size_t>(c / 16 % 2)])) *
+               (code_center(weight.type) + 255);
+    }
+    sum += static_cast<double>(w[static_cast<size_t>(c)]) * value;
+    magnitude += parts * std::fabs(value);
+  }
+  const double roundings =
+      static_cast<double>(info.is_quantized && path != KernelPath::kExact ? weight.cols / 32
+                                                                          : weight.cols / 2) +
+      24;
+  return {sum, moved + magnitude * roundings * 0x1p-24};
+}
+
+}  // namespace shoal::tensor

@@ -1,0 +1,291 @@
+// The contract of write_kv and attention, on every kernel path and KV type.
+#include "tensor/ops/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tensor/aligned_buffer.h"
+#include "tensor/float16.h"
+
+namespace shoal::tensor {
+namespace {
+
+std::vector<float> random_floats(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// One session's q, k, v and its cache, filled in pieces.
+struct Session {
+  KvLayout layout;
+  AttentionParams params;
+  int64_t tokens;
+  std::vector<float> q, k, v, out;
+  std::vector<AlignedBuffer> buffers;
+  std::vector<std::byte*> pages;
+
+  Session(const KvLayout& kv_layout, const AttentionParams& attention_params, int64_t token_count)
+      : layout(kv_layout),
+        params(attention_params),
+        tokens(token_count),
+        q(random_floats(static_cast<size_t>(tokens * q_cols()), 1)),
+        k(random_floats(static_cast<size_t>(tokens * kv_cols()), 2)),
+        v(random_floats(static_cast<size_t>(tokens * kv_cols()), 3)),
+        out(q.size(), -99.0F) {
+    for (int64_t page = 0; page < layout.pages_for(tokens); ++page) {
+      buffers.push_back(std::move(AlignedBuffer::allocate(layout.page_bytes())).value());
+      pages.push_back(buffers.back().data());
+      // What an earlier session left behind must not matter.
+      std::memset(pages.back(), 0xff, layout.page_bytes());
+    }
+  }
+
+  int64_t q_cols() const { return params.query_heads * layout.head_dim; }
+  int64_t kv_cols() const { return layout.kv_heads * layout.head_dim; }
+
+  // Tokens [begin, end) as one step.
+  void step(WorkerPool& pool, int64_t begin, int64_t end) {
+    ASSERT_TRUE(pool.reserve_scratch(attention_scratch_bytes(pool.path(), layout, tokens)).is_ok());
+    const std::vector<KvSequence> sequences = {
+        {.pages = pages, .position = begin, .tokens = end - begin, .row = 0}};
+    const auto rows = [&](std::vector<float>& all, int64_t cols) {
+      return FloatRows{all.data() + begin * cols, end - begin, cols, cols};
+    };
+    pool.run([&](Worker& me) {
+      write_kv(me, layout, rows(k, kv_cols()), rows(v, kv_cols()), sequences);
+      me.barrier();
+      attention(me, layout, params, sequences, {rows(q, q_cols()), rows(out, q_cols())});
+    });
+  }
+
+  double stored(float value) const {
+    return layout.type == DType::kF32 ? value : f16_to_float(float_to_f16(value));
+  }
+
+  // The naive result in float64.
+  std::vector<double> naive(int64_t token, int64_t head) const {
+    const int64_t dim = layout.head_dim;
+    const int64_t kv_head =
+        (params.query_head_begin + head) / params.group_size - params.kv_head_begin;
+    const int64_t begin = params.window > 0 ? std::max<int64_t>(token + 1 - params.window, 0) : 0;
+    std::vector<double> weights;
+    double sum = 0;
+    for (int64_t other = begin; other <= token; ++other) {
+      double score = 0;
+      for (int64_t d = 0; d < dim; ++d) {
+        score += static_cast<double>(q[static_cast<size_t>(token * q_cols() + head * dim + d)]) *
+                 stored(k[static_cast<size_t>(other * kv_cols() + kv_head * dim + d)]);
+      }
+      weights.push_back(std::exp(score * static_cast<double>(params.scale)));
+      sum += weights.back();
+    }
+    std::vector<double> result(static_cast<size_t>(dim));
+    for (int64_t other = begin; other <= token; ++other) {
+      for (int64_t d = 0; d < dim; ++d) {
+        result[static_cast<size_t>(d)] +=
+            weights[static_cast<size_t>(other - begin)] / sum *
+            stored(v[static_cast<size_t>(other * kv_cols() + kv_head * dim + d)]);
+      }
+    }
+    return result;
+  }
+
+  void expect_naive() const {
+    for (int64_t token = 0; token < tokens; ++token) {
+      for (int64_t head = 0; head < params.query_heads; ++head) {
+        const std::vector<double> want = naive(token, head);
+        for (int64_t d = 0; d < layout.head_dim; ++d) {
+          const auto at = static_cast<size_t>(token * q_cols() + head * layout.head_dim + d);
+          // Values are below 5, weights sum to 1. A score of up to about 10 carries head_dim
+          // roundings of 2^-24 of its parts (together below 40), which moves its weight by up to
+          // 256 * 40 * 2^-24 = 6e-4 in the worst and, as roundings are of both signs, by less than
+          // 2e-5 in any likely case.
+          ASSERT_NEAR(out[at], want[static_cast<size_t>(d)], 2e-5)
+              << "token " << token << " head " << head << " dim " << d;
+        }
+      }
+    }
+  }
+};
+
+using PathAndType = std::tuple<KernelPath, DType>;
+
+class Attention : public testing::TestWithParam<PathAndType> {
+ protected:
+  std::unique_ptr<WorkerPool> pool(int workers = 1) const {
+    return std::move(WorkerPool::create({.workers = workers, .path = std::get<0>(GetParam())}))
+        .value();
+  }
+  KvLayout layout(int64_t kv_heads, int64_t head_dim, int64_t page_tokens = 16) const {
+    return {.type = std::get<1>(GetParam()),
+            .kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .page_tokens = page_tokens};
+  }
+  static AttentionParams params(int64_t query_heads, int64_t group_size, int64_t head_dim) {
+    return {.query_heads = query_heads,
+            .group_size = group_size,
+            .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(EveryPathAndKvType, Attention,
+                         testing::Combine(testing::ValuesIn(runnable_kernel_paths()),
+                                          testing::Values(DType::kF16, DType::kF32)),
+                         [](const testing::TestParamInfo<PathAndType>& info) {
+                           return std::string(kernel_path_name(std::get<0>(info.param))) + "_" +
+                                  std::string(dtype_name(std::get<1>(info.param)));
+                         });
+
+TEST_P(Attention, GivesTheNaiveResultForEveryShape) {
+  for (const int64_t head_dim : {8, 16, 24, 64, 128}) {
+    for (const int64_t page_tokens : {16, 64}) {
+      Session session(layout(2, head_dim, page_tokens), params(6, 3, head_dim), 70);
+      session.step(*pool(2), 0, 70);
+      session.expect_naive();
+    }
+  }
+}
+
+TEST_P(Attention, TokenByTokenEqualsAtOnceInEveryBit) {
+  Session at_once(layout(2, 64), params(8, 4, 64), 53);
+  at_once.step(*pool(), 0, 53);
+  for (const int64_t piece : {1, 3, 8, 31}) {
+    Session in_pieces(layout(2, 64), params(8, 4, 64), 53);
+    auto workers = pool(piece == 3 ? 3 : 1);
+    for (int64_t begin = 0; begin < 53; begin += piece) {
+      in_pieces.step(*workers, begin, std::min<int64_t>(begin + piece, 53));
+    }
+    EXPECT_EQ(in_pieces.out, at_once.out) << "pieces of " << piece;
+  }
+}
+
+// Case C99: query head h reads KV head h / group_size, also where a rank has only some heads.
+TEST_P(Attention, ARankWithSomeHeadsComputesThoseOfTheWhole) {
+  Session whole(layout(4, 16), params(12, 3, 16), 20);
+  whole.step(*pool(), 0, 20);
+  // Query heads 4 to 8, which read KV heads 1 and 2.
+  AttentionParams part = params(5, 3, 16);
+  part.query_head_begin = 4;
+  part.kv_head_begin = 1;
+  Session rank(layout(2, 16), part, 20);
+  for (int64_t token = 0; token < 20; ++token) {
+    std::copy_n(whole.q.begin() + token * whole.q_cols() + 4 * 16, 5 * 16,
+                rank.q.begin() + token * rank.q_cols());
+    std::copy_n(whole.k.begin() + token * whole.kv_cols() + 16, 2 * 16,
+                rank.k.begin() + token * rank.kv_cols());
+    std::copy_n(whole.v.begin() + token * whole.kv_cols() + 16, 2 * 16,
+                rank.v.begin() + token * rank.kv_cols());
+  }
+  rank.step(*pool(2), 0, 20);
+  for (int64_t token = 0; token < 20; ++token) {
+    for (int64_t i = 0; i < rank.q_cols(); ++i) {
+      ASSERT_EQ(rank.out[static_cast<size_t>(token * rank.q_cols() + i)],
+                whole.out[static_cast<size_t>(token * whole.q_cols() + 4 * 16 + i)]);
+    }
+  }
+}
+
+// Case C104: with W = 4, token 10 sees 7 to 10 and not 6; token 9 sees 6.
+TEST_P(Attention, AWindowCountsTheTokenItself) {
+  AttentionParams windowed = params(2, 1, 16);
+  windowed.window = 4;
+  Session before(layout(2, 16), windowed, 20);
+  before.step(*pool(), 0, 20);
+  before.expect_naive();
+  Session after(layout(2, 16), windowed, 20);
+  for (int64_t i = 0; i < after.kv_cols(); ++i) {
+    after.k[static_cast<size_t>(6 * after.kv_cols() + i)] += 1.0F;
+    after.v[static_cast<size_t>(6 * after.kv_cols() + i)] += 1.0F;
+  }
+  after.step(*pool(), 0, 20);
+  const auto row = [&](const Session& session, int64_t token) {
+    const auto begin = session.out.begin() + token * session.q_cols();
+    return std::vector<float>(begin, begin + session.q_cols());
+  };
+  EXPECT_EQ(row(after, 10), row(before, 10));
+  EXPECT_NE(row(after, 9), row(before, 9));
+  EXPECT_EQ(row(after, 5), row(before, 5));
+}
+
+TEST_P(Attention, AWindowLongerThanAPageGivesTheNaiveResult) {
+  AttentionParams windowed = params(4, 2, 16);
+  windowed.window = 37;
+  Session session(layout(2, 16), windowed, 100);
+  auto workers = pool(2);
+  for (int64_t begin = 0; begin < 100; begin += 7) {
+    session.step(*workers, begin, std::min<int64_t>(begin + 7, 100));
+  }
+  session.expect_naive();
+}
+
+TEST_P(Attention, SeveralSessionsInOneStepDoNotMix) {
+  Session first(layout(1, 16), params(3, 3, 16), 30);
+  Session second(layout(1, 16), params(3, 3, 16), 45);
+  auto workers = pool(2);
+  first.step(*workers, 0, 29);
+  second.step(*workers, 0, 40);
+  Session alone_first = Session(layout(1, 16), params(3, 3, 16), 30);
+  alone_first.step(*workers, 0, 30);
+  // Row 0 is first's token 29, rows 1 to 5 are second's tokens 40 to 44.
+  const auto joined = [](const std::vector<float>& a, const std::vector<float>& b, int64_t cols) {
+    std::vector<float> rows(a.begin() + 29 * cols, a.begin() + 30 * cols);
+    rows.insert(rows.end(), b.begin() + 40 * cols, b.begin() + 45 * cols);
+    return rows;
+  };
+  const std::vector<float> q = joined(first.q, second.q, 48);
+  const std::vector<float> k = joined(first.k, second.k, 16);
+  const std::vector<float> v = joined(first.v, second.v, 16);
+  std::vector<float> out(6 * 48);
+  const std::vector<KvSequence> sequences = {
+      {.pages = first.pages, .position = 29, .tokens = 1, .row = 0},
+      {.pages = second.pages, .position = 40, .tokens = 5, .row = 1}};
+  workers->run([&](Worker& me) {
+    write_kv(me, first.layout, {k.data(), 6, 16, 16}, {v.data(), 6, 16, 16}, sequences);
+    me.barrier();
+    attention(me, first.layout, first.params, sequences,
+              {{q.data(), 6, 48, 48}, {out.data(), 6, 48, 48}});
+  });
+  EXPECT_TRUE(std::equal(out.begin(), out.begin() + 48, alone_first.out.begin() + 29 * 48));
+  std::copy(out.begin() + 48, out.end(), second.out.begin() + 40 * 48);
+  second.expect_naive();
+}
+
+TEST_P(Attention, NanReachesTheTokensThatSeeItAndNoEarlierOnes) {
+  Session session(layout(1, 16), params(1, 1, 16), 24);
+  session.k[10 * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
+  auto workers = pool();
+  for (int64_t token = 0; token < 24; ++token) session.step(*workers, token, token + 1);
+  for (size_t token = 0; token < 24; ++token) {
+    EXPECT_EQ(std::isfinite(session.out[token * 16]), token < 10) << token;
+  }
+}
+
+TEST_P(Attention, LargeScoresDoNotOverflow) {
+  Session session(layout(1, 16), params(2, 2, 16), 40);
+  for (float& value : session.q) value *= 1000.0F;
+  session.step(*pool(), 0, 40);
+  for (const float value : session.out) ASSERT_TRUE(std::isfinite(value));
+}
+
+// Case C107: a half holds at most 65504.
+TEST_P(Attention, ValuesBeyondHalfAreClamped) {
+  Session session(layout(1, 16), params(1, 1, 16), 1);
+  session.v.assign(16, 1e6F);
+  session.step(*pool(), 0, 1);
+  const float want = session.layout.type == DType::kF16 ? 65504.0F : 1e6F;
+  for (const float value : session.out) EXPECT_NEAR(value, want, want * 1e-6F);
+}
+
+}  // namespace
+}  // namespace shoal::tensor
