@@ -16,10 +16,9 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kVersionMin = 2;
 constexpr uint32_t kVersionMax = 3;
 constexpr size_t kHeaderBytes = 24;
-// The smallest possible entries: a key of one byte with one byte of value; a tensor name of one
-// byte without dimensions.
-constexpr uint64_t kKeyEntryBytesMin = 8 + 1 + 4 + 1;
-constexpr uint64_t kTensorEntryBytesMin = 8 + 1 + 4 + 4 + 8;
+// The smallest entries that can be told from damage: empty names, one byte of value, no dimensions.
+constexpr uint64_t kKeyEntryBytesMin = 8 + 4 + 1;
+constexpr uint64_t kTensorEntryBytesMin = 8 + 4 + 4 + 8;
 
 // Reads one file front to back. Sections: header, metadata, tensor entries, padding, data.
 class Parser {

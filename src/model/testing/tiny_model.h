@@ -25,11 +25,11 @@ struct TinyModel {
   bool is_tied = true;
 
   // GGUF: these keys (without the architecture) are left out; add_keys puts others in their place.
-  std::vector<std::string> omitted_keys;
-  std::function<void(GgufWriter&)> add_keys;
+  std::vector<std::string> omitted_keys = {};
+  std::function<void(GgufWriter&)> add_keys = {};
   // Tensors left out, and what add_tensors puts in.
-  std::vector<std::string> omitted_tensors;
-  std::function<void(GgufWriter&)> add_tensors;
+  std::vector<std::string> omitted_tensors = {};
+  std::function<void(GgufWriter&)> add_tensors = {};
 
   std::vector<std::byte> gguf() const;
   // config.json and model.safetensors, without a tokenizer.
