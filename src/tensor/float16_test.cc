@@ -34,7 +34,8 @@ TEST(Float16, FloatsRoundToTheNearestHalfTiesToEven) {
   std::mt19937 random(1);
   for (int i = 0; i < 1'000'000; ++i) {
     // Exponents around the range of half, low bits often all zero or a tie.
-    uint32_t bits = (random() & 0x807fffffU) | ((90U + random() % 60U) << 23);
+    const auto draw = static_cast<uint32_t>(random());
+    uint32_t bits = (draw & 0x807fffffU) | ((90U + draw % 60U) << 23);
     if (i % 3 == 0) bits = (bits & 0xffffe000U) | 0x1000U;
     const float value = std::bit_cast<float>(bits);
     ASSERT_EQ(float_to_f16(value), float_to_half(value)) << value;

@@ -45,7 +45,7 @@ struct KvLayout {
 // The tokens of one session in a step's batch: rows [row, row + tokens) of q, k, v are the
 // positions [position, position + tokens); pages[i] holds positions from i * page_tokens.
 struct KvSequence {
-  std::span<std::byte* const> pages;
+  std::span<std::byte* const> pages = {};
   int64_t position = 0;
   int64_t tokens = 0;
   int64_t row = 0;

@@ -52,8 +52,10 @@ TEST(Logits, CandidatesAreTheBestInOrder) {
   const std::vector<float> logits = random_logits(5000);
   std::vector<int32_t> order(logits.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const float first = logits[static_cast<size_t>(a)];
+    const float second = logits[static_cast<size_t>(b)];
+    return first != second ? first > second : a < b;
   });
   std::vector<Candidate> best(40);
   ASSERT_EQ(top_candidates(logits, 1000, best), 40);

@@ -37,7 +37,7 @@ struct RopeConfig {
   // kYarn: factor on cos and sin; 0: the default, 0.1 ln(factor) + 1.
   double attention_factor = 0;
   // Divisors of the frequencies, one per pair, or empty.
-  std::vector<float> frequency_divisors;
+  std::vector<float> frequency_divisors = {};
 };
 
 // 0.1 * mscale * ln(factor) + 1, or 1 where factor <= 1.
