@@ -11,7 +11,8 @@ option(SHOAL_FUZZ "Build the fuzzers (needs clang)" OFF)
 
 add_library(shoal_flags INTERFACE)
 target_compile_options(shoal_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-                       -Wimplicit-fallthrough -fno-omit-frame-pointer $<$<BOOL:${SHOAL_WERROR}>:-Werror>)
+                       -Wimplicit-fallthrough -fno-omit-frame-pointer
+                       -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= $<$<BOOL:${SHOAL_WERROR}>:-Werror>)
 target_include_directories(shoal_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
 if(SHOAL_SANITIZE)
   target_compile_options(shoal_flags INTERFACE -fsanitize=${SHOAL_SANITIZE} -fno-sanitize-recover=all)

@@ -34,6 +34,7 @@ class Step:
     after: str = ""
     env: dict[str, str] = field(default_factory=dict)
     timeout_s: int = 1800
+    hint: str = ""       # what to do when it failed
 
 
 @dataclass
@@ -67,7 +68,7 @@ def format_command() -> list[str]:
 
 def common_steps() -> list[Step]:
     return [
-        Step("format", [format_command()]),
+        Step("format", [format_command()], hint="./dev format rewrites the sources"),
         Step("build", build("release", "all", "header_checks")),
         Step("repository", ctest("release", "-L", "check"), after="build"),
     ]
@@ -159,6 +160,8 @@ def run(step: Step) -> Outcome:
         failed = max(failed, 1)
         print("\n".join(f"    {line}" for line in text.splitlines()[-TAIL_LINES:]))
         print(f"    (all of it: {path.relative_to(repo.ROOT)})")
+        if step.hint:
+            print(f"    {step.hint}")
     print(f"[{clock()}] {step.name} {'ok' if code == 0 else 'FAILED'} in {seconds:.1f} s",
           flush=True)
     return Outcome(step, seconds, passed, failed)
