@@ -80,25 +80,29 @@ def check_steps() -> list[Step]:
     return [*common_steps(), Step("unit", unit, after="build"), Step("tidy", [tidy], after="build")]
 
 
-def data_steps() -> list[Step]:
-    script = repo.ROOT / "tools" / "fetch_test_data.py"
-    return [Step("data", [tool(script.name)])] if script.exists() else []
+def test_data() -> dict[str, str]:
+    """Names the folder of fetched data, so that a test that lacks it fails rather than skips."""
+    folder = subprocess.run(tool("fetch_test_data.py", "--path"), check=True, capture_output=True,
+                            text=True).stdout.splitlines()[-1]
+    return {"SHOAL_TESTDATA": folder}
 
 
 def test_steps() -> list[Step]:
     symbolizer = {"ASAN_SYMBOLIZER_PATH": SYMBOLIZER, "UBSAN_OPTIONS": "print_stacktrace=1"}
     tsan = {"TSAN_OPTIONS": f"halt_on_error=1 external_symbolizer_path={SYMBOLIZER}"}
     raced = [f"{module}_test" for module in TSAN_MODULES]
+    data = test_data()
     return [
-        *data_steps(),
+        Step("data", [tool("fetch_test_data.py")]),
         *common_steps(),
-        Step("unit", ctest("release", "-LE", "check|e2e"), after="build"),
+        Step("unit", ctest("release", "-LE", "check|e2e"), after="build", env=data),
         Step("e2e", ctest("release", "-L", "e2e"), after="build"),
         Step("fuzz-build", build("fuzz", "fuzz/all")),
         Step("tidy", [tool("check_tidy.py", "build/release", "build/fuzz")], after="build",
              timeout_s=3000),
         Step("asan-build", build("asan")),
-        Step("asan", ctest("asan", "-LE", "check|e2e"), after="asan-build", env=symbolizer),
+        Step("asan", ctest("asan", "-LE", "check|e2e"), after="asan-build",
+             env=symbolizer | data),
         Step("tsan-build", build("tsan", *raced)),
         Step("tsan", ctest("tsan", "-R", f"^({'|'.join(raced)})$"), after="tsan-build", env=tsan),
         Step("fuzz", [tool("run_fuzzers.py")], after="fuzz-build", env=symbolizer),
