@@ -63,7 +63,8 @@ class Group {
   Status all_gather(const RankParts& parts, const Deadline& deadline);
   // data of root goes to everybody.
   Status broadcast(std::span<std::byte> data, int root, const Deadline& deadline);
-  // The same, where only root knows the size; refuses more than bytes_max.
+  // The same, where only root knows the size, up to kMessageBytesMax. On the others kBusy means
+  // that nothing came before the deadline: nothing is broken, call again.
   Status broadcast_message(std::vector<std::byte>& message, int root, const Deadline& deadline);
   // mine goes to root; on root (only) parts.all is filled, the own part included.
   struct Gather {
@@ -78,24 +79,56 @@ class Group {
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
 
-  // Largest message that broadcast_message accepts.
   static constexpr size_t kMessageBytesMax = size_t{256} * 1024 * 1024;
 
  private:
-  struct PeerProgress;
-  class Timed;
+  // One peer in the operation under way.
+  struct PeerState {
+    fabric::Endpoint* endpoint = nullptr;
+    bool is_sent = false;      // everything is posted and flushed
+    bool is_received = false;  // everything has come
+    bool is_held = false;      // `held` is valid
+    fabric::ReceivedSlot held;
+    size_t chunks_sent = 0;
+    size_t chunks_received = 0;  // of the peer's shard, in all_gather's half
+  };
+  // What one pass over the peers found.
+  struct Pass {
+    bool has_moved = false;
+    fabric::Endpoint* waiting = nullptr;  // the first that is not done
+    int waiting_count = 0;
+    void note_waiting(fabric::Endpoint& endpoint) {
+      if (waiting == nullptr) waiting = &endpoint;
+      ++waiting_count;
+    }
+  };
+  struct Operation {
+    std::string_view name;
+    size_t bytes = 0;
+    Deadline deadline;
+  };
+  struct Shards;
 
-  Status one_shot(std::span<float> data, const Deadline& deadline);
-  Status scatter_and_gather(std::span<float> data, const Deadline& deadline);
-  Status exchange(std::string_view operation, const Deadline& deadline);
-  std::string describe(std::string_view operation) const;
+  template <typename Body>
+  Status run(const Operation& operation, const Body& body);
+  template <typename MakePass>
+  Status complete(const Operation& operation, const MakePass& make_pass);
+  void reset_peers();
+  Status one_shot(std::span<float> data, const Operation& operation);
+  Status receive_one_shot(PeerState& peer, size_t bytes, Pass& pass);
+  Status scatter_and_gather(std::span<float> data, const Operation& operation);
+  Status send_chunks(PeerState& peer, Shards& shards, Pass& pass);
+  Status receive_chunks(PeerState& peer, Shards& shards, Pass& pass);
+  Status reduce_chunk(Shards& shards, Pass& pass);
+  Status exchange(const Operation& operation);
 
   fabric::Fabric& fabric_;
   GroupOptions options_;
   Counters counters_;
-  // Scratch, sized once: one entry per rank.
-  std::vector<fabric::Transfer> transfers_;
-  std::vector<const float*> sum_parts_;
+  // Scratch, sized once.
+  std::vector<PeerState> peers_;             // without the own rank
+  std::vector<fabric::Transfer> transfers_;  // as peers_
+  std::vector<const float*> sum_parts_;      // by rank
 };
 
 }  // namespace shoal::collective

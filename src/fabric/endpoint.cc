@@ -27,7 +27,14 @@ Endpoint::Endpoint(EndpointInfo info, GroupHealth& health)
 }
 
 Status Endpoint::fail(std::string_view reason) {
-  health_.fail_as_told(info_.peer_rank, peer_text_ + " " + std::string(reason));
+  health_.fail_with(info_.peer_rank, peer_text_ + " " + std::string(reason));
+  return health_.failure();
+}
+
+Status Endpoint::failure_or_left() {
+  if (health_.failed()) return health_.failure();
+  if (!health_.has_left(info_.peer_rank)) return Status::ok();
+  health_.fail_left(info_.peer_rank);
   return health_.failure();
 }
 

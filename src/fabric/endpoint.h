@@ -98,6 +98,8 @@ class Endpoint {
 
  protected:
   Endpoint(EndpointInfo info, GroupHealth& health);
+  // For makers, when nothing more can come: the failure, or that the peer has left; or ok.
+  Status failure_or_left();
 
  private:
   EndpointInfo info_;

@@ -26,26 +26,54 @@ Status GroupHealth::failure() const {
 
 int GroupHealth::culprit() const {
   const std::scoped_lock lock(mutex_);
-  return culprit_;
+  return cause_.culprit;
 }
 
 void GroupHealth::fail(int culprit, std::string_view reason) {
-  const std::scoped_lock lock(mutex_);
-  fail_locked(culprit, rank_text(culprit) + " " + std::string(reason));
+  fail_with(culprit, rank_text(culprit) + " " + std::string(reason));
 }
 
-void GroupHealth::fail_as_told(int culprit, std::string message) {
+void GroupHealth::fail_with(int culprit, std::string message) {
   const std::scoped_lock lock(mutex_);
-  fail_locked(culprit, std::move(message));
-}
-
-void GroupHealth::fail_locked(int culprit, std::string message) {
-  if (failed_.load(std::memory_order_relaxed)) return;
+  if (failed()) return;
   LOG(error, "the group has failed: {}", message);
-  culprit_ = culprit;
+  is_told_to_others_ = true;
+  fail_locked({.culprit = culprit, .message = message}, message);
+}
+
+void GroupHealth::fail_as_told(const FailureNotice& notice, int teller) {
+  const std::scoped_lock lock(mutex_);
+  if (failed()) return;
+  FailureNotice cause = notice;
+  if (cause.culprit < 0 || cause.culprit >= size()) cause.culprit = teller;
+  const std::string message =
+      cause.culprit == self_rank_
+          ? "this node was given up by " + rank_text(teller) + ": " + cause.message
+          : cause.message + " (told by " + rank_text(teller) + ")";
+  LOG(warn, "the group has failed: {}", message);
+  is_told_to_others_ = true;
+  fail_locked(std::move(cause), message);
+}
+
+void GroupHealth::fail_left(int rank) {
+  const std::scoped_lock lock(mutex_);
+  if (failed()) return;
+  const std::string message = rank_text(rank) + " has left the group";
+  LOG(info, "{}", message);
+  fail_locked({.culprit = rank, .message = message}, message);
+}
+
+void GroupHealth::fail_locked(FailureNotice cause, std::string message) {
+  cause_ = std::move(cause);
   failure_ = Status::group(std::move(message));
   failed_.store(true, std::memory_order_seq_cst);
   wake_all_locked();
+}
+
+std::optional<FailureNotice> GroupHealth::notice() const {
+  const std::scoped_lock lock(mutex_);
+  if (!is_told_to_others_) return std::nullopt;
+  return cause_;
 }
 
 void GroupHealth::mark_left(int rank) {

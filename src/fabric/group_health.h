@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,12 @@
 #include "base/status.h"
 
 namespace shoal::fabric {
+
+// A failure as ranks tell it to each other.
+struct FailureNotice {
+  int culprit = 0;
+  std::string message;
+};
 
 class GroupHealth {
  public:
@@ -37,7 +44,14 @@ class GroupHealth {
   // Breaks the group; later calls change nothing. The message becomes "rank 1 (node-1) reason".
   void fail(int culprit, std::string_view reason);
   // The same with a whole message.
-  void fail_as_told(int culprit, std::string message);
+  void fail_with(int culprit, std::string message);
+  // A peer says that the group has failed, and who broke it: maybe this node, in its eyes.
+  void fail_as_told(const FailureNotice& notice, int teller);
+  // A peer that has left is needed: the group is over for this node, but nothing has gone wrong
+  // that the others must be told.
+  void fail_left(int rank);
+  // What to tell the others; none while the group works, or when they know by themselves.
+  std::optional<FailureNotice> notice() const;
 
   // A goodbye: the peer will send nothing more.
   void mark_left(int rank);
@@ -64,7 +78,7 @@ class GroupHealth {
     uint64_t ticket;
     std::function<void()> wake;
   };
-  void fail_locked(int culprit, std::string message);
+  void fail_locked(FailureNotice cause, std::string message);
   void wake_all_locked();
 
   const int self_rank_;
@@ -74,7 +88,8 @@ class GroupHealth {
 
   mutable std::mutex mutex_;  // guards what follows
   Status failure_;
-  int culprit_ = -1;
+  FailureNotice cause_{.culprit = -1, .message = {}};
+  bool is_told_to_others_ = false;
   std::vector<Suspicion> suspicions_;
   std::vector<Waker> wakers_;
   uint64_t next_ticket_ = 1;

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/log.h"
-#include "fabric/join_info.h"
+#include "fabric/link/join_info.h"
 #include "fabric/link/stream.h"
 #include "fabric/shm/shm_group.h"
 #include "fabric/tcp/tcp_group.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory_resource>
 #include <string>
 
 #include "fabric/fabric.h"
@@ -189,20 +190,24 @@ void sleep_on(Endpoint& endpoint, const SleepOptions& options, const Deadline& d
 Status exchange(std::span<const Transfer> transfers, std::string_view operation,
                 const WaitPolicy& wait) {
   CHECK(transfers.size() <= kGroupSizeMax);
-  std::array<Pending, kGroupSizeMax> storage;
-  const std::span<Pending> pending(storage.data(), transfers.size());
-  for (size_t i = 0; i < transfers.size(); ++i) {
-    const Transfer& transfer = transfers[i];
-    pending[i].endpoint = transfer.endpoint;
+  // On the stack, and only as much of it as there are transfers.
+  alignas(Pending) std::array<std::byte, kGroupSizeMax * sizeof(Pending)> storage;
+  std::pmr::monotonic_buffer_resource memory(storage.data(), storage.size(),
+                                             std::pmr::null_memory_resource());
+  std::pmr::vector<Pending> pending(&memory);
+  pending.reserve(transfers.size());
+  for (const Transfer& transfer : transfers) {
+    Pending& one = pending.emplace_back();
+    one.endpoint = transfer.endpoint;
     if (transfer.send.has_value()) {
-      pending[i].outgoing.emplace(*transfer.endpoint, *transfer.send);
-      pending[i].is_sent = false;
-      pending[i].send_bytes = transfer.send->size();
+      one.outgoing.emplace(*transfer.endpoint, *transfer.send);
+      one.is_sent = false;
+      one.send_bytes = transfer.send->size();
     }
     if (transfer.receive.has_value()) {
-      pending[i].incoming.emplace(*transfer.endpoint, *transfer.receive);
-      pending[i].is_received = false;
-      pending[i].receive_bytes = transfer.receive->size();
+      one.incoming.emplace(*transfer.endpoint, *transfer.receive);
+      one.is_received = false;
+      one.receive_bytes = transfer.receive->size();
     }
   }
   return complete_all(pending, operation, wait);

@@ -116,7 +116,7 @@ LivenessMonitor::~LivenessMonitor() {
   wake();
   thread_.join();
   health_.remove_waker(waker_ticket_);
-  if (health_.failed()) {
+  if (health_.notice().has_value()) {
     spread_failure();
     return;
   }
@@ -204,19 +204,11 @@ void LivenessMonitor::take_frame(Watched& peer, const LivenessFrame& frame) {
       peer.is_open = false;
       health_.mark_left(peer.peer.rank);
       return;
-    case LivenessFrameType::kFailed: {
+    case LivenessFrameType::kFailed:
       peer.is_open = false;
-      const int culprit = frame.culprit < static_cast<uint32_t>(health_.size())
-                              ? static_cast<int>(frame.culprit)
-                              : peer.peer.rank;
-      const std::string teller = health_.rank_text(peer.peer.rank);
-      if (culprit == health_.self_rank()) {
-        health_.fail_as_told(culprit, "this node was given up by " + teller + ": " + frame.text);
-      } else {
-        health_.fail_as_told(culprit, frame.text + " (told by " + teller + ")");
-      }
+      health_.fail_as_told({.culprit = static_cast<int>(frame.culprit), .message = frame.text},
+                           peer.peer.rank);
       return;
-    }
   }
 }
 
@@ -263,11 +255,12 @@ void LivenessMonitor::judge_suspicions() {
 }
 
 void LivenessMonitor::spread_failure() {
-  if (has_spread_failure_) return;
+  const std::optional<FailureNotice> notice = health_.notice();
+  if (has_spread_failure_ || !notice.has_value()) return;
   has_spread_failure_ = true;
   const LivenessFrame frame{.type = LivenessFrameType::kFailed,
-                            .culprit = static_cast<uint32_t>(std::max(health_.culprit(), 0)),
-                            .text = health_.failure().message()};
+                            .culprit = static_cast<uint32_t>(notice->culprit),
+                            .text = notice->message};
   for (const auto& peer : peers_) send_frame(*peer, frame);
 }
 

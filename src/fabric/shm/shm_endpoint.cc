@@ -46,13 +46,6 @@ ShmEndpoint::ShmEndpoint(EndpointInfo info, std::unique_ptr<ShmSegment> segment,
 
 ShmEndpoint::~ShmEndpoint() { health().remove_waker(waker_ticket_); }
 
-// Called when there is nothing to do: the place where failures and goodbyes are noticed.
-Status ShmEndpoint::failure_or_left() {
-  if (health().failed()) return health().failure();
-  if (health().has_left(info().peer_rank)) return fail("has left the group");
-  return Status::ok();
-}
-
 // Sleepers announce themselves in `wants`, then look again, then sleep; we publish, then look at
 // `wants`. Both with sequentially consistent atomics, so one of the two sees the other.
 void ShmEndpoint::ring_bell(uint32_t want) {

@@ -28,7 +28,6 @@ class ShmEndpoint final : public Endpoint {
   void wait(const Deadline& deadline) override;
 
  private:
-  Status failure_or_left();
   bool read_credits();
   uint32_t index_of(uint64_t sequence) const {
     return static_cast<uint32_t>((sequence - 1) % info().slots.count);

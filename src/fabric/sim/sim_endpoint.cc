@@ -12,12 +12,6 @@ SimEndpoint::SimEndpoint(EndpointInfo info, SimNetwork& network, GroupHealth& he
 
 SimEndpoint::~SimEndpoint() { network_.close_endpoint(info().self_rank); }
 
-Status SimEndpoint::failure_or_left() {
-  if (health().failed()) return health().failure();
-  if (health().has_left(info().peer_rank)) return fail("has left the group");
-  return Status::ok();
-}
-
 Result<std::optional<SendSlot>> SimEndpoint::try_acquire_send() {
   if (health().failed()) return health().failure();
   const uint32_t count = info().slots.count;

@@ -25,7 +25,6 @@ class SimEndpoint final : public Endpoint {
   void wait(const Deadline& deadline) override;
 
  private:
-  Status failure_or_left();
   SimNetwork::Link outgoing() const { return {info().self_rank, info().peer_rank}; }
   SimNetwork::Link incoming() const { return {info().peer_rank, info().self_rank}; }
 

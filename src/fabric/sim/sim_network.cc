@@ -196,7 +196,10 @@ void SimNetwork::deliver(Event& event) {
       to.health->mark_left(event.from);
       break;
     case EventKind::kVerdict:
-      to.health->fail_as_told(event.culprit, std::move(event.text));
+      to.health->fail_with(event.culprit, std::move(event.text));
+      break;
+    case EventKind::kNotice:
+      to.health->fail_as_told({.culprit = event.culprit, .message = event.text}, event.from);
       break;
     case EventKind::kCut:
       break;
@@ -213,14 +216,14 @@ void SimNetwork::schedule_verdict(int rank, int culprit, Nanoseconds time, std::
 // A failure that a rank has found is told to its peers once.
 void SimNetwork::spread_failure(int rank) {
   RankState& self = state(rank);
-  if (self.has_spread_failure || !self.health->failed()) return;
+  const std::optional<FailureNotice> notice = self.health->notice();
+  if (self.has_spread_failure || !notice.has_value()) return;
   self.has_spread_failure = true;
   for (int peer = 0; peer < options_.size; ++peer) {
     if (peer == rank) continue;
-    Event event(EventKind::kVerdict, {rank, peer});
-    event.culprit = self.health->culprit();
-    event.text =
-        self.health->failure().message() + " (told by " + self.health->rank_text(rank) + ")";
+    Event event(EventKind::kNotice, {rank, peer});
+    event.culprit = notice->culprit;
+    event.text = notice->message;
     schedule_on_wire(std::move(event));
   }
 }

@@ -78,7 +78,7 @@ class SimNetwork {
     std::deque<Slot> arrived;
     uint64_t credits = 0;  // slots released by the receiver, as the sender knows
   };
-  enum class EventKind { kSlot, kCredit, kGoodbye, kVerdict, kCut };
+  enum class EventKind { kSlot, kCredit, kGoodbye, kNotice, kVerdict, kCut };
   struct Event {
     Event(EventKind of, const Link& on, Nanoseconds at = Nanoseconds(0))
         : time(at), kind(of), from(on.from), to(on.to) {}
@@ -89,8 +89,8 @@ class SimNetwork {
     int to;
     Slot slot;             // kSlot
     uint64_t credits = 0;  // kCredit
-    int culprit = 0;       // kVerdict
-    std::string text;      // kVerdict
+    int culprit = 0;       // kNotice, kVerdict
+    std::string text;      // kNotice, kVerdict
   };
   struct Later {
     bool operator()(const Event& a, const Event& b) const {

@@ -91,10 +91,9 @@ Status TcpEndpoint::closed(std::string_view how) {
   return Status::ok();
 }
 
-Status TcpEndpoint::failure_or_left() {
-  if (health().failed()) return health().failure();
-  if (is_closed_ && health().has_left(info().peer_rank)) return fail("has left the group");
-  return Status::ok();
+// A goodbye may overtake what was sent before it: only after the end of the stream is it final.
+Status TcpEndpoint::failure_or_end() {
+  return is_closed_ || health().failed() ? failure_or_left() : Status::ok();
 }
 
 void TcpEndpoint::advance_sent(size_t bytes) {
@@ -155,7 +154,7 @@ Result<std::optional<SendSlot>> TcpEndpoint::try_acquire_send() {
     RETURN_IF_ERROR(flush());
     RETURN_IF_ERROR(read_some());
     if (acquired_ - released_by_peer_ >= count || acquired_ - sent_ >= count) {
-      RETURN_IF_ERROR(failure_or_left());
+      RETURN_IF_ERROR(failure_or_end());
       return std::optional<SendSlot>();
     }
   }
@@ -190,7 +189,7 @@ Result<bool> TcpEndpoint::poll_sends() {
   if (sent_ == posted_) return true;
   // The peer may be unable to read before we read what it sends.
   RETURN_IF_ERROR(read_some());
-  RETURN_IF_ERROR(failure_or_left());
+  RETURN_IF_ERROR(failure_or_end());
   return false;
 }
 
@@ -258,7 +257,7 @@ Result<std::optional<ReceivedSlot>> TcpEndpoint::poll_receive() {
     RETURN_IF_ERROR(read_some());
   }
   if (given_ == arrived_) {
-    RETURN_IF_ERROR(failure_or_left());
+    RETURN_IF_ERROR(failure_or_end());
     return std::optional<ReceivedSlot>();
   }
   const uint64_t sequence = ++given_;

@@ -38,7 +38,7 @@ class TcpEndpoint final : public Endpoint {
   TcpEndpoint(EndpointInfo info, UniqueFd socket, UniqueFd wake_fd, GroupHealth& health);
 
   Status closed(std::string_view how);
-  Status failure_or_left();
+  Status failure_or_end();
   Status flush();
   void advance_sent(size_t bytes);
   Status read_some();

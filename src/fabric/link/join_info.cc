@@ -1,4 +1,4 @@
-#include "fabric/join_info.h"
+#include "fabric/link/join_info.h"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,353 @@
+#include "collective/group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace shoal::collective {
+namespace {
+
+// Shards begin at multiples of this many elements, one cache line.
+constexpr size_t kShardGrain = 16;
+
+fabric::SlotNote whole_message(size_t bytes) {
+  return {.bytes = static_cast<uint32_t>(bytes), .is_first = true, .message_left = bytes};
+}
+
+}  // namespace
+
+Group::Group(fabric::Fabric& fabric, GroupOptions options) : fabric_(fabric), options_(options) {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    PeerState state;
+    state.endpoint = &fabric_.endpoint(peer);
+    peers_.push_back(state);
+  }
+  transfers_.resize(peers_.size());
+  sum_parts_.resize(static_cast<size_t>(size()));
+}
+
+// Counts and times an operation, and names it in its failure.
+template <typename Body>
+Status Group::run(const Operation& operation, const Body& body) {
+  const Nanoseconds begin = fabric_.clock().now();
+  const Status status = body();
+  counters_.seconds += std::chrono::duration<double>(fabric_.clock().now() - begin).count();
+  ++counters_.operations;
+  counters_.bytes += operation.bytes;
+  if (status.is_ok()) return status;
+  return status.with_context(std::string(operation.name) + " of " +
+                             std::to_string(operation.bytes) + " bytes");
+}
+
+// Makes passes over the peers until nobody is waited for.
+template <typename MakePass>
+Status Group::complete(const Operation& operation, const MakePass& make_pass) {
+  fabric::Spinner spinner(fabric_.spin());
+  while (true) {
+    Pass pass;
+    RETURN_IF_ERROR(make_pass(pass));
+    if (pass.waiting == nullptr) return Status::ok();
+    if (pass.has_moved) {
+      spinner.reset();
+      continue;
+    }
+    if (spinner.spin_once()) continue;
+    if (operation.deadline.expired()) {
+      return pass.waiting->fail("did not take part before the deadline (" +
+                                std::to_string(pass.waiting_count) + " ranks are waited for)");
+    }
+    fabric::sleep_on(*pass.waiting, {.is_only_one = pass.waiting_count == 1}, operation.deadline);
+  }
+}
+
+void Group::reset_peers() {
+  for (PeerState& peer : peers_) {
+    peer.is_sent = false;
+    peer.is_received = false;
+    peer.is_held = false;
+    peer.chunks_sent = 0;
+    peer.chunks_received = 0;
+  }
+}
+
+Status Group::all_reduce(std::span<float> data, const Deadline& deadline) {
+  const Operation operation{.name = "all_reduce", .bytes = data.size_bytes(), .deadline = deadline};
+  return run(operation, [&] {
+    if (peers_.empty() || data.empty()) return Status::ok();
+    const size_t slot_bytes = peers_.front().endpoint->info().slots.payload_bytes;
+    if (data.size_bytes() <= std::min(options_.one_shot_bytes_max, slot_bytes)) {
+      return one_shot(data, operation);
+    }
+    return scatter_and_gather(data, operation);
+  });
+}
+
+// Everybody sends everything to everybody, then sums straight out of the received slots.
+Status Group::one_shot(std::span<float> data, const Operation& operation) {
+  reset_peers();
+  const size_t bytes = data.size_bytes();
+  RETURN_IF_ERROR(complete(operation, [&](Pass& pass) -> Status {
+    for (PeerState& peer : peers_) {
+      if (peer.chunks_sent == 0) {
+        ASSIGN_OR_RETURN(const auto slot, peer.endpoint->try_acquire_send());
+        if (slot.has_value()) {
+          std::memcpy(slot->payload.data(), data.data(), bytes);
+          RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(bytes)));
+          peer.chunks_sent = 1;
+          pass.has_moved = true;
+        }
+      } else if (!peer.is_sent) {
+        ASSIGN_OR_RETURN(peer.is_sent, peer.endpoint->poll_sends());
+        pass.has_moved = pass.has_moved || peer.is_sent;
+      }
+      if (!peer.is_held) RETURN_IF_ERROR(receive_one_shot(peer, bytes, pass));
+      if (!peer.is_sent || !peer.is_held) pass.note_waiting(*peer.endpoint);
+    }
+    return Status::ok();
+  }));
+  for (const PeerState& peer : peers_) {
+    sum_parts_[static_cast<size_t>(peer.endpoint->info().peer_rank)] =
+        reinterpret_cast<const float*>(peer.held.payload.data());
+  }
+  sum_parts_[static_cast<size_t>(rank())] = data.data();
+  options_.sum(data, sum_parts_);
+  for (PeerState& peer : peers_) RETURN_IF_ERROR(peer.endpoint->release_receive(peer.held));
+  return Status::ok();
+}
+
+Status Group::receive_one_shot(PeerState& peer, size_t bytes, Pass& pass) {
+  ASSIGN_OR_RETURN(const auto slot, peer.endpoint->poll_receive());
+  if (!slot.has_value()) return Status::ok();
+  RETURN_IF_ERROR(fabric::check_slot_of_message(
+      *peer.endpoint, *slot, {.is_first = true, .left = bytes, .left_max = bytes}));
+  peer.held = *slot;
+  peer.is_held = true;
+  pass.has_moved = true;
+  return Status::ok();
+}
+
+// The data cut into one shard per rank, and each shard into chunks of one slot.
+struct Group::Shards {
+  std::span<float> data;
+  size_t chunk_elements = 0;
+  size_t ranks = 0;
+  size_t own = 0;
+  size_t reduced = 0;  // chunks of the own shard that are summed
+
+  std::span<float> shard(size_t index) const {
+    const size_t grains = (data.size() + kShardGrain - 1) / kShardGrain;
+    const size_t begin = std::min(grains * index / ranks * kShardGrain, data.size());
+    const size_t end = std::min(grains * (index + 1) / ranks * kShardGrain, data.size());
+    return data.subspan(begin, end - begin);
+  }
+  size_t chunk_count(size_t index) const {
+    return (shard(index).size() + chunk_elements - 1) / chunk_elements;
+  }
+  std::span<float> chunk(size_t index, size_t number) const {
+    const std::span<float> whole = shard(index);
+    const size_t begin = number * chunk_elements;
+    return whole.subspan(begin, std::min(chunk_elements, whole.size() - begin));
+  }
+};
+
+// Reduce-scatter and all-gather as one pipeline. On each link, a rank sends the chunks of the
+// peer's shard, then the chunks of its own shard as they get summed; it receives the same the other
+// way round. A chunk is summed in rank order once every peer's is here, so the bits are those of
+// one_shot(). Sends depend on credits only, and the credits for chunk c depend on chunks before c
+// only: nobody waits in a circle.
+Status Group::scatter_and_gather(std::span<float> data, const Operation& operation) {
+  reset_peers();
+  const size_t slot_bytes = peers_.front().endpoint->info().slots.payload_bytes;
+  Shards shards{.data = data,
+                .chunk_elements = slot_bytes / sizeof(float),
+                .ranks = static_cast<size_t>(size()),
+                .own = static_cast<size_t>(rank()),
+                .reduced = 0};
+  return complete(operation, [&](Pass& pass) -> Status {
+    for (PeerState& peer : peers_) {
+      if (!peer.is_sent) RETURN_IF_ERROR(send_chunks(peer, shards, pass));
+      if (!peer.is_received) RETURN_IF_ERROR(receive_chunks(peer, shards, pass));
+      if (!peer.is_sent || !peer.is_received) pass.note_waiting(*peer.endpoint);
+    }
+    return reduce_chunk(shards, pass);
+  });
+}
+
+Status Group::send_chunks(PeerState& peer, Shards& shards, Pass& pass) {
+  const auto to = static_cast<size_t>(peer.endpoint->info().peer_rank);
+  const size_t scattered = shards.chunk_count(to);
+  const size_t total = scattered + shards.chunk_count(shards.own);
+  while (peer.chunks_sent < total) {
+    const size_t number = peer.chunks_sent;
+    const bool is_own = number >= scattered;
+    if (is_own && number - scattered >= shards.reduced) break;
+    const std::span<const float> chunk =
+        is_own ? shards.chunk(shards.own, number - scattered) : shards.chunk(to, number);
+    ASSIGN_OR_RETURN(const auto slot, peer.endpoint->try_acquire_send());
+    if (!slot.has_value()) return Status::ok();
+    std::memcpy(slot->payload.data(), chunk.data(), chunk.size_bytes());
+    RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(chunk.size_bytes())));
+    ++peer.chunks_sent;
+    pass.has_moved = true;
+  }
+  ASSIGN_OR_RETURN(const bool is_flushed, peer.endpoint->poll_sends());
+  peer.is_sent = is_flushed && peer.chunks_sent == total;
+  return Status::ok();
+}
+
+Status Group::receive_chunks(PeerState& peer, Shards& shards, Pass& pass) {
+  const auto from = static_cast<size_t>(peer.endpoint->info().peer_rank);
+  const size_t gathered = shards.chunk_count(from);
+  while (true) {
+    // Chunks of the own shard come first, one at a time: it is held until all peers' are here.
+    const bool is_scatter = shards.reduced < shards.chunk_count(shards.own);
+    if (is_scatter && peer.is_held) return Status::ok();
+    if (!is_scatter && peer.chunks_received == gathered) break;
+    ASSIGN_OR_RETURN(const auto slot, peer.endpoint->poll_receive());
+    if (!slot.has_value()) return Status::ok();
+    const std::span<float> chunk = is_scatter ? shards.chunk(shards.own, shards.reduced)
+                                              : shards.chunk(from, peer.chunks_received);
+    const size_t bytes = chunk.size_bytes();
+    RETURN_IF_ERROR(fabric::check_slot_of_message(
+        *peer.endpoint, *slot, {.is_first = true, .left = bytes, .left_max = bytes}));
+    pass.has_moved = true;
+    if (is_scatter) {
+      peer.held = *slot;
+      peer.is_held = true;
+      return Status::ok();
+    }
+    std::memcpy(chunk.data(), slot->payload.data(), bytes);
+    RETURN_IF_ERROR(peer.endpoint->release_receive(*slot));
+    ++peer.chunks_received;
+  }
+  peer.is_received = true;
+  return Status::ok();
+}
+
+Status Group::reduce_chunk(Shards& shards, Pass& pass) {
+  if (shards.reduced == shards.chunk_count(shards.own)) return Status::ok();
+  for (const PeerState& peer : peers_) {
+    if (!peer.is_held) return Status::ok();
+    sum_parts_[static_cast<size_t>(peer.endpoint->info().peer_rank)] =
+        reinterpret_cast<const float*>(peer.held.payload.data());
+  }
+  const std::span<float> chunk = shards.chunk(shards.own, shards.reduced);
+  sum_parts_[shards.own] = chunk.data();
+  options_.sum(chunk, sum_parts_);
+  for (PeerState& peer : peers_) {
+    RETURN_IF_ERROR(peer.endpoint->release_receive(peer.held));
+    peer.is_held = false;
+  }
+  ++shards.reduced;
+  pass.has_moved = true;
+  return Status::ok();
+}
+
+// Runs transfers_ to their end.
+Status Group::exchange(const Operation& operation) {
+  return fabric::exchange(transfers_, operation.name,
+                          {.spin = fabric_.spin(), .deadline = operation.deadline});
+}
+
+Status Group::all_gather(const RankParts& parts, const Deadline& deadline) {
+  CHECK(parts.bytes_by_rank.size() == static_cast<size_t>(size()));
+  const Operation operation{.name = "all_gather", .bytes = parts.all.size(), .deadline = deadline};
+  return run(operation, [&] {
+    size_t begin = 0;
+    size_t next = 0;
+    std::span<const std::byte> mine;
+    for (int part = 0; part < size(); ++part) {
+      const size_t bytes = parts.bytes_by_rank[static_cast<size_t>(part)];
+      const std::span<std::byte> here = parts.all.subspan(begin, bytes);
+      begin += bytes;
+      if (part == rank()) {
+        mine = here;
+      } else {
+        transfers_[next] = {.endpoint = peers_[next].endpoint, .send = {}, .receive = here};
+        ++next;
+      }
+    }
+    CHECK(begin == parts.all.size());
+    for (fabric::Transfer& transfer : transfers_) transfer.send = mine;
+    return exchange(operation);
+  });
+}
+
+Status Group::broadcast(std::span<std::byte> data, int root, const Deadline& deadline) {
+  CHECK(root >= 0 && root < size());
+  const Operation operation{.name = "broadcast", .bytes = data.size(), .deadline = deadline};
+  return run(operation, [&] {
+    if (rank() != root) {
+      return fabric::receive_message_into(fabric_.endpoint(root), data,
+                                          {.spin = fabric_.spin(), .deadline = deadline});
+    }
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      transfers_[i] = {.endpoint = peers_[i].endpoint, .send = data, .receive = {}};
+    }
+    return exchange(operation);
+  });
+}
+
+Status Group::broadcast_message(std::vector<std::byte>& message, int root,
+                                const Deadline& deadline) {
+  CHECK(root >= 0 && root < size());
+  if (rank() == root) {
+    CHECK(message.size() <= kMessageBytesMax);
+    return broadcast(message, root, deadline);
+  }
+  const Operation operation{.name = "broadcast", .bytes = 0, .deadline = deadline};
+  return run(operation, [&]() -> Status {
+    ASSIGN_OR_RETURN(message,
+                     fabric::receive_message(fabric_.endpoint(root), kMessageBytesMax,
+                                             {.spin = fabric_.spin(), .deadline = deadline}));
+    counters_.bytes += message.size();
+    return Status::ok();
+  });
+}
+
+Status Group::gather(const Gather& gather, const Deadline& deadline) {
+  CHECK(gather.root >= 0 && gather.root < size());
+  const bool is_root = rank() == gather.root;
+  const size_t total = is_root ? gather.parts.all.size() : gather.mine.size();
+  const Operation operation{.name = "gather", .bytes = total, .deadline = deadline};
+  return run(operation, [&] {
+    if (!is_root) {
+      return fabric::send_message(fabric_.endpoint(gather.root), gather.mine,
+                                  {.spin = fabric_.spin(), .deadline = deadline});
+    }
+    CHECK(gather.parts.bytes_by_rank.size() == static_cast<size_t>(size()));
+    size_t begin = 0;
+    size_t next = 0;
+    for (int part = 0; part < size(); ++part) {
+      const size_t bytes = gather.parts.bytes_by_rank[static_cast<size_t>(part)];
+      const std::span<std::byte> here = gather.parts.all.subspan(begin, bytes);
+      begin += bytes;
+      if (part == rank()) {
+        CHECK(here.size() == gather.mine.size());
+        if (!here.empty() && here.data() != gather.mine.data()) {
+          std::memcpy(here.data(), gather.mine.data(), here.size());
+        }
+      } else {
+        transfers_[next] = {.endpoint = peers_[next].endpoint, .send = {}, .receive = here};
+        ++next;
+      }
+    }
+    CHECK(begin == gather.parts.all.size());
+    return exchange(operation);
+  });
+}
+
+Status Group::barrier(const Deadline& deadline) {
+  const Operation operation{.name = "barrier", .bytes = 0, .deadline = deadline};
+  return run(operation, [&] {
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      transfers_[i] = {.endpoint = peers_[i].endpoint,
+                       .send = std::span<const std::byte>(),
+                       .receive = std::span<std::byte>()};
+    }
+    return exchange(operation);
+  });
+}
+
+}  // namespace shoal::collective

@@ -1,0 +1,178 @@
+// Groups of real processes: joining, killing, stopping, and what is left behind.
+#include "fabric/local_launch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "fabric/message.h"
+#include "fabric/testing/thread_group.h"
+
+namespace shoal::fabric {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+class LocalGroupTest : public testing::TestWithParam<LinkKind> {
+ protected:
+  static Result<std::unique_ptr<LocalGroup>> launch(int size, const std::string& mode = "echo") {
+    LocalGroupOptions options;
+    options.size = size;
+    options.link = GetParam();
+    options.child_command = {"/proc/self/exe", "--child", mode};
+    options.fabric.slots = {.payload_bytes = 64 * 1024, .count = 4};
+    return LocalGroup::launch(std::move(options), Deadline::after(seconds(30)));
+  }
+  static std::string link() { return std::string(link_kind_name(GetParam())); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Links, LocalGroupTest, testing::Values(LinkKind::kShm, LinkKind::kTcp),
+                         [](const auto& info) { return std::string(link_kind_name(info.param)); });
+
+Status echo_once(Fabric& fabric, int peer, size_t bytes) {
+  const auto sent = test_bytes(bytes, bytes);
+  RETURN_IF_ERROR(send_message(fabric.endpoint(peer), sent, test_wait(fabric)));
+  ASSIGN_OR_RETURN(const auto back,
+                   receive_message(fabric.endpoint(peer), 1 << 27, test_wait(fabric)));
+  return back == sent ? Status::ok() : Status::request("the echo differs");
+}
+
+// Waits for the group to fail; how long it took.
+Nanoseconds time_to_failure(Fabric& fabric, int peer) {
+  const Nanoseconds begin = SteadyClock::instance().now();
+  std::vector<std::byte> buffer(1);
+  const Status status = receive_message_into(fabric.endpoint(peer), buffer, test_wait(fabric));
+  EXPECT_EQ(status.code(), StatusCode::kGroup);
+  return SteadyClock::instance().now() - begin;
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
+  return count;
+}
+
+TEST_P(LocalGroupTest, ChildrenJoinAnswerAndEndByThemselvesWhenTheGroupIsClosed) {
+  const size_t descriptors = open_descriptors();
+  {
+    auto group = launch(3);
+    ASSERT_TRUE(group.is_ok()) << group.status().to_string();
+    Fabric& fabric = (*group)->fabric();
+    EXPECT_EQ(fabric.size(), 3);
+    EXPECT_EQ(fabric.link_name(), link());
+    EXPECT_EQ(fabric.node_name(2), "node-2");
+    for (const size_t bytes : {size_t{0}, size_t{10}, size_t{300'000}}) {
+      for (int peer = 1; peer < 3; ++peer) {
+        const Status status = echo_once(fabric, peer, bytes);
+        ASSERT_TRUE(status.is_ok()) << status.to_string();
+      }
+    }
+    const pid_t child = (*group)->pid(1);
+    const Nanoseconds begin = SteadyClock::instance().now();
+    group->reset();
+    EXPECT_LT(SteadyClock::instance().now() - begin, seconds(1));
+    EXPECT_EQ(kill(child, 0), -1);
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  }
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST_P(LocalGroupTest, AKilledNodeIsNamedByAllWithinTwoSeconds) {
+  auto group = launch(3);
+  ASSERT_TRUE(group.is_ok()) << group.status().to_string();
+  Fabric& fabric = (*group)->fabric();
+  ASSERT_TRUE(echo_once(fabric, 1, 1000).is_ok());
+  ASSERT_TRUE(echo_once(fabric, 2, 1000).is_ok());
+  kill((*group)->pid(1), SIGKILL);
+  EXPECT_LT(time_to_failure(fabric, 2), seconds(2));
+  EXPECT_EQ(fabric.health().culprit(), 1);
+  EXPECT_THAT(fabric.health().failure().message(),
+              HasSubstr("rank 1 (node-1) over " + link() + " closed its connections"));
+  // Whoever is asked, the answer is the same.
+  EXPECT_THAT(echo_once(fabric, 2, 10).message(), HasSubstr("rank 1 (node-1)"));
+  const Status status = (*group)->wait_for_exit(Deadline::after(seconds(5)));
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 (node-1) was ended by signal 9"));
+}
+
+// C74, its first half: stopped is noticed by silence; continued, the node finds its group is over.
+TEST_P(LocalGroupTest, AStoppedNodeIsNamedWithinTwoSecondsAndEndsByItselfWhenContinued) {
+  auto group = launch(3);
+  ASSERT_TRUE(group.is_ok()) << group.status().to_string();
+  Fabric& fabric = (*group)->fabric();
+  // The first beats have been exchanged after this.
+  std::this_thread::sleep_for(milliseconds(300));
+  ASSERT_TRUE(echo_once(fabric, 1, 1000).is_ok());
+  kill((*group)->pid(1), SIGSTOP);
+  EXPECT_LT(time_to_failure(fabric, 2), seconds(2));
+  EXPECT_EQ(fabric.health().culprit(), 1);
+  EXPECT_THAT(fabric.health().failure().message(),
+              HasSubstr("rank 1 (node-1) over " + link() + " has been silent for 1200 ms"));
+  kill((*group)->pid(1), SIGCONT);
+  // Both children end with status 3, the one that was continued by what it is told.
+  const Status status = (*group)->wait_for_exit(Deadline::after(seconds(5)));
+  EXPECT_THAT(status.message(), HasSubstr("ended with status 3"));
+}
+
+TEST_P(LocalGroupTest, AStoppedNodeDoesNotKeepTheGroupFromBeingClosed) {
+  auto group = launch(2);
+  ASSERT_TRUE(group.is_ok()) << group.status().to_string();
+  const pid_t child = (*group)->pid(1);
+  kill(child, SIGSTOP);
+  const Nanoseconds begin = SteadyClock::instance().now();
+  group->reset();
+  EXPECT_LT(SteadyClock::instance().now() - begin, seconds(4));
+  EXPECT_EQ(kill(child, 0), -1);
+}
+
+// C79: a busy node is not a dead node.
+TEST_P(LocalGroupTest, ANodeThatComputesForLongerThanTheSilenceLimitIsNotGivenUp) {
+  auto group = launch(2);
+  ASSERT_TRUE(group.is_ok()) << group.status().to_string();
+  const Nanoseconds begin = SteadyClock::instance().now();
+  double sum = 0;
+  while (SteadyClock::instance().now() - begin < seconds(2)) sum += 1e-9;
+  EXPECT_GT(sum, 0);
+  EXPECT_TRUE(echo_once((*group)->fabric(), 1, 1000).is_ok());
+}
+
+TEST_P(LocalGroupTest, AChildThatEndsBeforeItJoinsIsReportedWithItsStatus) {
+  const Nanoseconds begin = SteadyClock::instance().now();
+  auto group = launch(3, "exit");
+  ASSERT_FALSE(group.is_ok());
+  EXPECT_THAT(group.status().message(), HasSubstr("rank 1"));
+  EXPECT_LT(SteadyClock::instance().now() - begin, seconds(5));
+}
+
+TEST(LocalGroup, AProgramThatDoesNotExistIsNamed) {
+  LocalGroupOptions options;
+  options.child_command = {"/no/such/program"};
+  auto group = LocalGroup::launch(std::move(options), Deadline::after(seconds(5)));
+  ASSERT_FALSE(group.is_ok());
+  EXPECT_THAT(group.status().message(), HasSubstr("/no/such/program: No such file"));
+}
+
+TEST(LocalGroup, AGroupOfOneNeedsNoChildren) {
+  LocalGroupOptions options;
+  options.size = 1;
+  auto group = LocalGroup::launch(std::move(options), Deadline::after(seconds(5)));
+  ASSERT_TRUE(group.is_ok()) << group.status().to_string();
+  EXPECT_EQ((*group)->fabric().size(), 1);
+}
+
+TEST(LocalGroup, JoiningWithoutALauncherIsAnError) {
+  auto fabric = join_local_group(UniqueFd(dup(STDERR_FILENO)), Deadline::after(seconds(1)));
+  EXPECT_FALSE(fabric.is_ok());
+}
+
+}  // namespace
+}  // namespace shoal::fabric

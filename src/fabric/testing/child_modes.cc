@@ -1,0 +1,57 @@
+#include "fabric/testing/child_modes.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "base/log.h"
+#include "fabric/local_launch.h"
+#include "fabric/message.h"
+
+namespace shoal::fabric {
+namespace {
+
+int echo() {
+  auto joined = join_local_group(UniqueFd(kJoinFd), Deadline::after(std::chrono::seconds(30)));
+  if (!joined.is_ok()) {
+    std::fprintf(stderr, "child: %s\n", joined.status().to_string().c_str());
+    return 4;
+  }
+  Fabric& fabric = **joined;
+  while (true) {
+    const WaitPolicy wait{.spin = fabric.spin(),
+                          .deadline = Deadline::after(std::chrono::hours(1))};
+    auto message = receive_message(fabric.endpoint(0), 1 << 27, wait);
+    Status status = message.status();
+    if (status.is_ok()) status = send_message(fabric.endpoint(0), *message, wait);
+    if (status.is_ok()) continue;
+    if (fabric.health().has_left(0)) return 0;
+    std::fprintf(stderr, "child %d: %s\n", fabric.rank(), status.to_string().c_str());
+    return 3;
+  }
+}
+
+}  // namespace
+
+int run_child_mode(const std::string& mode) {
+  if (mode == "echo") return echo();
+  if (mode == "exit") return 9;
+  std::fprintf(stderr, "unknown child mode %s\n", mode.c_str());
+  return 2;
+}
+
+}  // namespace shoal::fabric
+
+// In place of gtest_main's: the test program is its own child.
+int main(int argc, char** argv) {
+  if (argc >= 3 && std::strcmp(argv[1], "--child") == 0) {
+    shoal::init_logging("child");
+    spdlog::set_level(spdlog::level::off);
+    return shoal::fabric::run_child_mode(argv[2]);
+  }
+  testing::InitGoogleTest(&argc, argv);
+  // Broken groups are this program's daily bread.
+  spdlog::set_level(spdlog::level::off);
+  return RUN_ALL_TESTS();
+}

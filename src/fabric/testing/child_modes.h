@@ -1,0 +1,14 @@
+// What the test program does when it is started as a child of a LocalGroup.
+#pragma once
+
+#include <string>
+
+namespace shoal::fabric {
+
+// "echo": returns every message of rank 0 until rank 0 leaves; status 0 then, 3 after a failure,
+//   with the failure on standard error.
+// "exit": ends with status 9 before joining.
+// Returns the exit status.
+int run_child_mode(const std::string& mode);
+
+}  // namespace shoal::fabric

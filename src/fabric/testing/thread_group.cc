@@ -1,0 +1,62 @@
+#include "fabric/testing/thread_group.h"
+
+#include <thread>
+
+#include "fabric/in_process.h"
+
+namespace shoal::fabric {
+
+ThreadGroup::ThreadGroup(const ThreadGroupOptions& options) {
+  if (options.maker == "sim") {
+    SimOptions sim = options.sim;
+    sim.size = options.size;
+    sim.slots = options.slots;
+    network_ = std::make_unique<SimNetwork>(sim);
+    for (int rank = 0; rank < options.size; ++rank) {
+      fabrics_.push_back(network_->take_fabric(rank));
+    }
+    return;
+  }
+  InProcessOptions in_process;
+  in_process.size = options.size;
+  in_process.link = *parse_link_kind(options.maker);
+  in_process.fabric.slots = options.slots;
+  in_process.tuning = options.tuning;
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  fabrics_ = *make_in_process_group(in_process, deadline);
+}
+
+ThreadGroup::~ThreadGroup() = default;
+
+std::vector<Status> ThreadGroup::run(const std::function<Status(Fabric&)>& body) {
+  std::vector<Status> statuses(fabrics_.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < fabrics_.size(); ++rank) {
+    threads.emplace_back([this, rank, &body, &statuses] {
+      statuses[rank] = body(*fabrics_[rank]);
+      fabrics_[rank].reset();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+std::vector<std::byte> test_bytes(size_t count, uint64_t seed) {
+  std::vector<std::byte> bytes(count);
+  uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
+  for (std::byte& byte : bytes) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    byte = static_cast<std::byte>(state >> 56);
+  }
+  return bytes;
+}
+
+Deadline test_deadline(const Fabric& fabric) {
+  return Deadline::after(fabric.clock(), std::chrono::seconds(60));
+}
+
+WaitPolicy test_wait(const Fabric& fabric) {
+  return {.spin = fabric.spin(), .deadline = test_deadline(fabric)};
+}
+
+}  // namespace shoal::fabric

@@ -1,0 +1,49 @@
+// A group of threads over any maker, for contract and property tests.
+//
+// Thread rule: one thread makes it and calls run(); run() gives each rank a thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/message.h"
+#include "fabric/sim/sim_network.h"
+#include "fabric/tcp/address.h"
+
+namespace shoal::fabric {
+
+struct ThreadGroupOptions {
+  std::string maker = "shm";  // "shm", "tcp" or "sim"
+  int size = 2;
+  SlotClass slots{.payload_bytes = 4096, .count = 4};
+  TcpTuning tuning;
+  SimOptions sim;  // size and slots are overwritten
+};
+
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(const ThreadGroupOptions& options);
+  ~ThreadGroup();
+
+  Fabric& fabric(int rank) { return *fabrics_[static_cast<size_t>(rank)]; }
+  SimNetwork* network() { return network_.get(); }
+  // body(fabric) on one thread per rank; a rank's fabric is closed when its body returns. The
+  // statuses by rank.
+  std::vector<Status> run(const std::function<Status(Fabric&)>& body);
+
+ private:
+  std::unique_ptr<SimNetwork> network_;
+  std::vector<std::unique_ptr<Fabric>> fabrics_;
+};
+
+// Bytes that differ from place to place and from seed to seed.
+std::vector<std::byte> test_bytes(size_t count, uint64_t seed);
+
+// Of this fabric's clock.
+Deadline test_deadline(const Fabric& fabric);
+WaitPolicy test_wait(const Fabric& fabric);
+
+}  // namespace shoal::fabric
