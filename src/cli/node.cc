@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/support/model_setup.h"
 #include "cli/support/signals.h"
 #include "collective/group.h"
 #include "fabric/local_launch.h"
@@ -32,10 +33,12 @@ Status follow(fabric::Fabric& fabric) {
 
 Result<int> run_node() {
   ignore_interrupts();
+  silence_group_log();
   ASSIGN_OR_RETURN(
       const std::unique_ptr<fabric::Fabric> fabric,
       fabric::join_local_group(UniqueFd(fabric::kJoinFd), Deadline::after(kJoinDeadline)));
   init_logging(fmt::format("rank {}", fabric->rank()));
+  silence_group_log();
   const Status status = follow(*fabric);
   if (status.is_ok()) return 0;
   // Rank 0 tells the user: of a broken group it knows, of what broke here it is told with this.

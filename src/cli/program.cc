@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "build_info.h"
 #include "cli/support/signals.h"
 
@@ -87,6 +88,7 @@ int Program::run(int argc, char** argv) {
     console_.out.write(command.help(full_name(command)));
     return 0;
   }
+  init_logging("shoal");
   const Result<int> result = (*action)();
   if (const int signal = SignalScope::termination_signal(); signal != 0) return 128 + signal;
   if (console_.out.is_closed()) return 0;

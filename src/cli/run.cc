@@ -131,8 +131,7 @@ class OneAnswer {
     }
     if (options_.shows_stats ||
         (console_.err.is_terminal() && !options_.is_json && !options_.model.is_quiet)) {
-      const std::string line = stats_line(loaded_, answer);
-      console_.err.write_line(console_.err.is_terminal() ? "\x1b[90m" + line + "\x1b[0m" : line);
+      show_stats(answer);
     }
     return SignalScope::is_interrupted() ? 128 + SIGINT : 0;
   }
@@ -144,6 +143,13 @@ class OneAnswer {
       console_.out.write(console_.out.is_terminal() ? without_controls(text) : text);
     }
     return !console_.out.is_done();
+  }
+
+  void show_stats(const Answer& answer) {
+    const bool is_grey = console_.err.is_terminal();
+    for (const std::string& line : {stats_line(loaded_, answer), nodes_line(loaded_)}) {
+      console_.err.write_line(is_grey ? "\x1b[90m" + line + "\x1b[0m" : line);
+    }
   }
 
   LoadedModel& loaded_;

@@ -163,6 +163,7 @@ std::string text_of(const FabricBenchOptions& options, const FabricFigures& figu
 }
 
 Result<int> bench_fabric(const FabricBenchOptions& options, Console& console) {
+  silence_group_log();
   fabric::LocalGroupOptions launch;
   launch.size = options.nodes;
   ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options.link));
@@ -186,6 +187,7 @@ Result<int> bench_fabric(const FabricBenchOptions& options, Console& console) {
 
 Result<int> fabric_node(uint32_t rounds) {
   ignore_interrupts();
+  silence_group_log();
   ASSIGN_OR_RETURN(
       const std::unique_ptr<fabric::Fabric> fabric,
       fabric::join_local_group(UniqueFd(fabric::kJoinFd), Deadline::after(kJoinDeadline)));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/support/format.h"
 #include "cli/support/signals.h"
 #include "runtime/stop_matcher.h"
 #include "text/detokenizer.h"
@@ -106,6 +107,15 @@ std::string stats_line(LoadedModel& loaded, const Answer& answer) {
                     loaded.link_name(), total > 0 ? answer.collectives.seconds / total * 100 : 0.0);
   }
   return line + fmt::format(" · seed {}", answer.result.seed);
+}
+
+std::string nodes_line(LoadedModel& loaded) {
+  std::string line;
+  for (const runtime::NodeStats& node : loaded.engine().stats().nodes) {
+    line += fmt::format("{}{}: weights {}, KV cache {}", line.empty() ? "" : " · ", node.name,
+                        format_bytes(node.weight_bytes), format_bytes(node.kv_bytes));
+  }
+  return line;
 }
 
 }  // namespace shoal::cli

@@ -41,5 +41,7 @@ Speed decode_speed(const Answer& answer);
 
 // One line of figures: speeds, seed, share of time in collectives.
 std::string stats_line(LoadedModel& loaded, const Answer& answer);
+// One line of each node's bytes.
+std::string nodes_line(LoadedModel& loaded);
 
 }  // namespace shoal::cli

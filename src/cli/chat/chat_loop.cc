@@ -132,10 +132,7 @@ Result<ChatLoop::Next> ChatLoop::take_command(const std::string& text) {
     RETURN_IF_ERROR(report_request(retry()));
   } else if (command == "/stats") {
     note(last_stats_.empty() ? "no answer yet" : last_stats_);
-    for (const runtime::NodeStats& node : loaded_.engine().stats().nodes) {
-      note(fmt::format("{}: weights {}, KV cache {}", node.name, format_bytes(node.weight_bytes),
-                       format_bytes(node.kv_bytes)));
-    }
+    note(nodes_line(loaded_));
   } else {
     note(fmt::format("there is no command {}; /help lists them", escape(command)));
   }

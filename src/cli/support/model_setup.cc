@@ -8,6 +8,7 @@
 #include <climits>
 #include <cstdlib>
 
+#include "base/log.h"
 #include "cli/support/format.h"
 #include "cli/support/machine.h"
 #include "cli/support/progress_bar.h"
@@ -146,6 +147,10 @@ Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& o
   return planned;
 }
 
+void silence_group_log() {
+  if (std::getenv("SHOAL_LOG") == nullptr) spdlog::set_level(spdlog::level::off);
+}
+
 Result<std::string> own_executable() {
   std::array<char, PATH_MAX> buffer{};
   const ssize_t length = readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
@@ -191,6 +196,7 @@ Status LoadedModel::read(Console& console) {
 }
 
 Status LoadedModel::start_nodes() {
+  silence_group_log();
   if (options_.nodes == 1) {
     single_ = fabric::make_single_fabric("node-0");
   } else {

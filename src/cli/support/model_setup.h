@@ -95,6 +95,10 @@ class LoadedModel {
   std::unique_ptr<runtime::Engine> engine_;
 };
 
+// What goes wrong in a group is reported once, by rank 0's error message: its log stays silent from
+// here on, unless SHOAL_LOG asks for it.
+void silence_group_log();
+
 // The path of this program's own executable, to start nodes with.
 Result<std::string> own_executable();
 

@@ -1,0 +1,203 @@
+"""The command line itself: help, version, completions, manual, and what it says of bad input."""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import harness
+
+COMMANDS = [["run"], ["info"], ["models"], ["pull"], ["plan"], ["bench"], ["bench", "model"],
+            ["bench", "fabric"], ["eval"], ["tokenize"], ["completion"], ["man"]]
+
+
+class HelpTest(harness.Case):
+    def test_every_command_has_help_with_examples(self):
+        for command in COMMANDS:
+            with self.subTest(command=command):
+                text = self.succeed(*command, "--help")
+                self.assertIn("Examples:", text)
+                self.assertIn("shoal " + " ".join(command), text)
+
+    def test_the_help_lists_every_command(self):
+        text = self.succeed("--help")
+        for command in COMMANDS:
+            self.assertIn(command[0], text)
+        self.assertNotIn("  node", text)
+
+    def test_no_command_shows_the_help(self):
+        self.assertEqual(self.succeed(), self.succeed("--help"))
+
+    def test_the_version_tells_commit_and_compiler(self):
+        self.assertRegex(self.succeed("--version"), r"^shoal \d+\.\d+\.\d+ \(\S+, \w+, Clang .+\)")
+
+
+class MadeFilesTest(harness.Case):
+    """Files that the program makes of its own options are committed; they must not drift."""
+
+    def check_file(self, path, *command):
+        text = self.succeed(*command)
+        if os.environ.get("SHOAL_UPDATE"):
+            (harness.SOURCE / path).parent.mkdir(parents=True, exist_ok=True)
+            (harness.SOURCE / path).write_text(text, encoding="utf-8")
+        self.assertEqual((harness.SOURCE / path).read_text(encoding="utf-8"), text,
+                         f"make it anew: shoal {' '.join(command)} > {path}")
+        return text
+
+    def test_the_manual_has_every_option_of_every_command(self):
+        manual = self.check_file("docs/man/shoal.1", "man").replace("\\-", "-")
+        for command in COMMANDS:
+            for option in re.findall(r"(?<=\s|,)--?[a-z][a-z-]*", self.succeed(*command, "--help")):
+                self.assertIn(option, manual)
+
+    def test_the_completions_are_those_of_the_program(self):
+        self.check_file("src/cli/completions/shoal.bash", "completion", "bash")
+        self.check_file("src/cli/completions/_shoal", "completion", "zsh")
+        self.check_file("src/cli/completions/shoal.fish", "completion", "fish")
+
+    def complete(self, line):
+        """What bash offers for a line."""
+        script = (harness.SOURCE / "src/cli/completions/shoal.bash").as_posix()
+        program = (f'source {script}; COMP_WORDS=({line}); '
+                   'COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shoal; '
+                   'printf "%s\\n" "${COMPREPLY[@]}"')
+        return subprocess.run(["bash", "-c", program], capture_output=True, text=True,
+                              check=True, timeout=20, cwd="/").stdout.split()
+
+    def test_bash_completes_commands_options_and_choices(self):
+        self.assertEqual(self.complete("shoal tok"), ["tokenize"])
+        self.assertEqual(self.complete("shoal bench fab"), ["fabric"])
+        self.assertEqual(self.complete("shoal run m.gguf --temp"), ["--temperature"])
+        self.assertEqual(self.complete("shoal run m.gguf --link ''"), ["shm", "tcp"])
+        self.assertEqual(self.complete("shoal bench fabric --link t"), ["tcp"])
+        self.assertIn("smollm2", self.complete("shoal run smol"))
+        self.assertEqual(self.complete("shoal run m.gguf --seed ''"), [])
+
+
+class BadInputTest(harness.Case):
+    def test_a_command_line_that_cannot_be_meant_exits_with_2(self):
+        self.fail_with("runn", code=2, says="shoal --help")
+        self.fail_with("run", code=2, says="MODEL")
+        self.fail_with("run", "m", "--nodes", "0", code=2, says="--nodes")
+        self.fail_with("run", "m", "--nodes", "many", code=2, says="--nodes")
+        self.fail_with("run", "m", "--link", "string", code=2, says="shm")
+        self.fail_with("run", "m", "--bogus", code=2, says="--bogus")
+        self.fail_with("eval", "m", code=2, says="--text")
+
+    def test_a_model_that_is_not_there_is_named(self):
+        self.fail_with("run", "/no/such/model.gguf", "hi", says="/no/such/model.gguf")
+        self.fail_with("run", "no-such-name", "hi", says=["no-such-name", "smollm2"])
+        self.fail_with("info", "/no/such/model.gguf", says="/no/such/model.gguf")
+
+    def test_a_file_that_is_no_model_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in (("text.gguf", b"once upon a time " * 64), ("empty.gguf", b""),
+                                  ("magic.gguf", b"GGUF")):
+                path = Path(folder) / name
+                path.write_bytes(content)
+                for command in (["run"], ["info"], ["plan"]):
+                    with self.subTest(name=name, command=command):
+                        self.fail_with(*command, path, *(["hi"] if command == ["run"] else []),
+                                       says=name)
+
+    def test_sampling_out_of_range_is_refused_before_anything_is_loaded(self):
+        for option, value in (("--temperature", "-1"), ("--temperature", "nan"), ("--top-p", "2"),
+                              ("--min-p", "-0.5"), ("--repetition-penalty", "0"),
+                              ("--top-k", "-3"), ("--seed", "18446744073709551616"),
+                              ("--seed", "x"), ("--logit-bias", "5"), ("--logit-bias", "5=x"),
+                              ("--stop", "")):
+            with self.subTest(option=option, value=value):
+                self.fail_with("run", harness.demo_model(), "hi", "-n", "1", option, value,
+                               says="")
+
+    def test_layouts_that_cannot_work_are_refused(self):
+        model = harness.demo_model()
+        self.fail_with("plan", model, "--nodes", "2", "--split", "1,1,1", says="3")
+        self.fail_with("plan", model, "--nodes", "2", "--split", "1,x", says="x")
+        self.fail_with("plan", model, "--nodes", "2", "--split", "1,-1", says="-1")
+        self.fail_with("plan", model, "--nodes", "64", says="9")
+        self.fail_with("plan", model, "--ctx", "1", says="--ctx 1")
+        self.fail_with("plan", model, "--ctx", "9999999", says="8192")
+
+    def test_a_prompt_longer_than_the_context_is_refused(self):
+        self.fail_with("run", harness.demo_model(), "word " * 200, "--ctx", "64",
+                       says=["64", "--ctx"])
+
+    def test_options_that_contradict_each_other_are_refused(self):
+        model = harness.demo_model()
+        self.fail_with("run", model, "--json", says="PROMPT")
+        self.fail_with("run", model, "--raw", says="PROMPT")
+        self.fail_with("run", model, "hi", "--special", says="--raw")
+        self.fail_with("run", model, "hi", "--raw", "--system", "x", says="--system")
+        self.fail_with("run", model, "hi", "--messages", "x.json", says="--messages")
+
+    def test_files_that_cannot_be_read_are_named(self):
+        model = harness.demo_model()
+        self.fail_with("eval", model, "--text", "/no/such.txt", says="/no/such.txt")
+        self.fail_with("run", model, "--messages", "/no/such.json", says="/no/such.json")
+        text = harness.DATA / "perplexity.txt"
+        self.fail_with("eval", model, "--text", text, "--reference", text, says=".top64")
+
+
+class OutputTest(harness.Case):
+    def test_a_closed_pipe_is_no_error(self):
+        process = subprocess.Popen([harness.SHOAL, "tokenize", harness.demo_model(), "-"],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        process.stdout.close()
+        process.stdin.write(b"word " * 100000)
+        process.stdin.close()
+        errors = process.stderr.read()
+        self.assertEqual(process.wait(120), 0)
+        self.assertEqual(errors, b"")
+        process.stderr.close()
+
+    def test_a_full_disk_is_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([harness.SHOAL, "info"], stdout=full, stderr=subprocess.PIPE,
+                                    text=True, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("No space left", result.stderr)
+
+
+class InfoTest(harness.Case):
+    def test_of_the_machine_it_tells_what_kernels_need(self):
+        info = self.succeed_json("info")
+        self.assertGreaterEqual(info["default_threads"], 1)
+        self.assertGreater(info["memory_available"], 0)
+        self.assertIn(info["kernels"], info["kernels_available"])
+        self.assertIn(info["cpu"], self.succeed("info"))
+
+    def test_of_a_model_it_tells_the_shape(self):
+        info = self.succeed_json("info", harness.demo_model())
+        shape = info["config"]
+        self.assertEqual((shape["layers"], shape["hidden"], shape["heads"], shape["kv_heads"]),
+                         (30, 576, 9, 3))
+        self.assertEqual(shape["context"], 8192)
+        self.assertEqual(info["text"]["vocabulary"], 49152)
+        self.assertTrue(info["text"]["has_chat_template"])
+        self.assertEqual(sum(t["bytes"] for t in info["types"].values()), info["tensor_bytes"])
+        text = self.succeed("info", harness.demo_model(), "--template")
+        self.assertIn("<|im_start|>", text)
+        self.assertIn("134", text)
+
+    def test_a_plan_covers_the_model_once(self):
+        plan = self.succeed_json("plan", harness.demo_model(), "--nodes", "3", "--split", "2,1,1")
+        for kind, total in (("heads", 9), ("ffn", 1536)):
+            ends = [rank["layers"][0][kind] for rank in plan["ranks"]]
+            self.assertEqual(ends[0][0], 0)
+            self.assertEqual(ends[-1][1], total)
+            self.assertTrue(all(a[1] == b[0] for a, b in zip(ends, ends[1:])))
+        self.assertIn("KV", self.succeed("plan", harness.demo_model(), "--nodes", "2", "--explain"))
+
+    def test_the_list_of_models_has_the_demo_model(self):
+        harness.demo_model()
+        models = {m["name"]: m for m in self.succeed_json("models")["models"]}
+        self.assertIsNotNone(models["smollm2"]["path"])
+        self.assertEqual(models["smollm2"]["licence"], "Apache-2.0")
+
+
+if __name__ == "__main__":
+    unittest.main()

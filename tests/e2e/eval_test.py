@@ -1,0 +1,80 @@
+"""`shoal eval`: perplexity and distance to an exact reader, within the limits that Shoal promises.
+
+The reference covers the first 3 windows of the text; how it was made is in
+tests/data/smollm2/README.md.
+"""
+
+import gzip
+import tempfile
+import unittest
+from pathlib import Path
+
+import harness
+
+TEXT = harness.DATA / "perplexity.txt"
+
+
+class EvalTest(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.reference = Path(cls.folder.name) / "first_3_windows.top64"
+        cls.reference.write_bytes(
+            gzip.decompress((harness.DATA / "first_3_windows.top64.gz").read_bytes()))
+
+    def evaluate(self, *options):
+        return self.succeed_json("eval", harness.demo_model(), "--text", TEXT, *options)
+
+    def compare(self, windows, *options):
+        result = self.evaluate("--reference", self.reference, "--limit", windows, *options)
+        self.assertEqual(result["positions"], windows * 255)
+        return result
+
+    def check_default(self, result):
+        # What eight-bit activations cost at most: see tests/data/smollm2/README.md.
+        self.assertLessEqual(result["kl"]["mean"], 0.0025)
+        self.assertGreaterEqual(result["same_best"], 0.96)
+
+    def check_exact(self, result):
+        self.assertLessEqual(result["kl"]["mean"], 1e-6)
+        self.assertGreaterEqual(result["same_best"], 0.999)
+
+    def test_default_kernels_are_near_the_reference_by_prefill(self):
+        self.check_default(self.compare(3))
+        self.check_default(self.compare(3, "--nodes", "2"))
+        self.check_default(self.compare(3, "--nodes", "3", "--split", "2,1,1", "--link", "tcp"))
+
+    def test_default_kernels_are_near_the_reference_by_decode(self):
+        self.check_default(self.compare(2, "--decode"))
+        self.check_default(self.compare(1, "--decode", "--nodes", "2", "--split", "1,2"))
+
+    def test_the_exact_path_is_the_reference(self):
+        self.check_exact(self.compare(1, "--exact"))
+        self.check_exact(self.compare(1, "--exact", "--nodes", "2", "--split", "2,1"))
+
+    def test_the_perplexity_of_the_whole_text_is_that_of_the_reference(self):
+        result = self.evaluate()
+        expected = harness.reference()["perplexity"]
+        self.assertEqual(result["positions"], expected["scored"])
+        self.assertAlmostEqual(result["perplexity"], expected["value"],
+                               delta=0.004 * expected["value"])
+
+    def test_the_table_has_the_figures(self):
+        text = self.succeed("eval", harness.demo_model(), "--text", TEXT, "--limit", "1",
+                            "--reference", self.reference)
+        for words in ("perplexity", "KL", "same best token", "tok/s"):
+            self.assertIn(words, text)
+
+    def test_a_reference_of_another_text_is_refused(self):
+        self.fail_with("eval", harness.demo_model(), "--text", TEXT, "--reference",
+                       self.reference, says=["765", "3315"])
+
+    def test_a_text_that_is_too_short_is_refused(self):
+        short = Path(self.folder.name) / "short.txt"
+        short.write_text("Too short.")
+        self.fail_with("eval", harness.demo_model(), "--text", short, says="--window")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,170 @@
+"""What the end-to-end tests share: the program, the demo model, and what a run leaves behind."""
+
+import functools
+import json
+import os
+import pty
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+SHOAL = os.environ.get("SHOAL", "build/release/shoal")
+SOURCE = Path(os.environ.get("SHOAL_SOURCE_DIR", Path(__file__).resolve().parents[2]))
+DATA = SOURCE / "tests/data/smollm2"
+TIMEOUT_S = 240
+
+
+def shoal(*arguments, text_in=None, timeout=TIMEOUT_S, env=None):
+    """Runs the program to its end; never raises because of its exit code."""
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run([SHOAL, *map(str, arguments)], input=text_in, capture_output=True,
+                          text=True, encoding="utf-8", timeout=timeout, env=environment,
+                          stdin=subprocess.DEVNULL if text_in is None else None)
+
+
+@functools.cache
+def demo_model():
+    """The demo model's path; the first call on a machine fetches it, as a user would."""
+    result = shoal("pull", "smollm2", timeout=1800)
+    if result.returncode != 0:
+        raise AssertionError(f"cannot fetch the demo model: {result.stderr}")
+    return result.stdout.strip()
+
+
+@functools.cache
+def reference():
+    return json.loads((DATA / "reference.json").read_text(encoding="utf-8"))
+
+
+class Case(unittest.TestCase):
+    """Assertions on what the program did."""
+
+    def succeed(self, *arguments, **options):
+        result = shoal(*arguments, **options)
+        self.assertEqual(result.returncode, 0, f"shoal {arguments}: {result.stderr}")
+        return result.stdout
+
+    def succeed_json(self, *arguments, **options):
+        return json.loads(self.succeed(*arguments, "--json", **options))
+
+    def fail_with(self, *arguments, says, code=1, **options):
+        """The run ends with this exit code and one line of error that has the words."""
+        result = shoal(*arguments, **options)
+        self.assertEqual(result.returncode, code,
+                         f"shoal {arguments}: {result.stdout}{result.stderr}")
+        lines = [line for line in result.stderr.splitlines() if line.startswith("shoal: ")
+                 and not line.startswith("shoal: note: ")]
+        self.assertEqual(len(lines), 1, result.stderr)
+        for words in [says] if isinstance(says, str) else says:
+            self.assertIn(words, lines[0])
+        return lines[0]
+
+    def wait_until(self, condition, what, timeout=20):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, f"waited in vain for {what}")
+            time.sleep(0.01)
+
+
+def children_of(pid):
+    """Processes whose parent is pid, zombies left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def listening_sockets():
+    """(table, local address) of every TCP socket that listens on this machine."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == "0A":
+                found.add((table, fields[1]))
+    return found
+
+
+def leftovers():
+    """What a run could leave behind on this machine: shared memory, temporary files."""
+    found = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")} if os.path.isdir(
+        "/dev/shm") else set()
+    found |= {str(path) for path in Path(tempfile.gettempdir()).glob("*shoal*")}
+    return found
+
+
+class Terminal:
+    """The program on a pseudo-terminal, as a person sees it."""
+
+    def __init__(self, *arguments, env=None):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", **(env or {})}
+            os.execve(SHOAL, [SHOAL, *map(str, arguments)], environment)
+        self.seen = ""
+        self.status = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+    def _read(self, timeout):
+        import select
+        if not select.select([self.fd], [], [], timeout)[0]:
+            return False
+        try:
+            chunk = os.read(self.fd, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.seen += chunk.decode("utf-8", "replace")
+        return bool(chunk)
+
+    def expect(self, text, timeout=60, after=0):
+        """Waits until the text stands in what was shown from position `after` on."""
+        deadline = time.monotonic() + timeout
+        while text not in self.seen[after:]:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{text!r} was not shown: {self.seen[after:]!r}")
+            self._read(0.1)
+        return self.seen.index(text, after) + len(text)
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait(self, timeout=30):
+        """The exit code, once it ended; a negative signal number if a signal ended it."""
+        deadline = time.monotonic() + timeout
+        while self.status is None:
+            self._read(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid != 0:
+                self.status = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > deadline:
+                raise AssertionError(f"still running: {self.seen!r}")
+        return self.status

@@ -1,0 +1,122 @@
+"""A node that dies or stops in the middle of an answer: an error that names it, and nothing left.
+
+SHOAL_KILL_RUNS sets how often each way of dying is tried on each link (2 unless set).
+"""
+
+import os
+import select
+import signal
+import subprocess
+import time
+import unittest
+
+import harness
+
+RUNS = int(os.environ.get("SHOAL_KILL_RUNS", "2"))
+# The promise is 2 s; a machine that is busy with other tests may take longer.
+SECONDS_MAX = 5.0
+
+
+class KillTest(harness.Case):
+    def start(self, *options):
+        process = subprocess.Popen(
+            [harness.SHOAL, "run", harness.demo_model(), "Write a long story.", "--ignore-end",
+             *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        return process
+
+    def wait_for_text(self, process):
+        self.assertTrue(select.select([process.stdout], [], [], 60)[0], "no answer")
+        self.assertTrue(os.read(process.stdout.fileno(), 1), "no answer")
+
+    def fell(self, link, nodes, how, victim):
+        """One run in which a node is hit; the seconds until the program ended."""
+        before = harness.leftovers()
+        listening = harness.listening_sockets()
+        process = self.start("--nodes", str(nodes), "--link", link)
+        self.wait_for_text(process)
+        children = sorted(harness.children_of(process.pid))
+        self.assertEqual(len(children), nodes - 1)
+        target = children[victim - 1]
+        os.kill(target, how)
+        start = time.monotonic()
+        code = self.wait_while_draining(process)
+        seconds = time.monotonic() - start
+        errors = process.stderr.read().decode()
+        self.assertEqual(code, 1, errors)
+        self.assertIn(f"node-{victim}", errors)
+        self.assertEqual(len(errors.strip().splitlines()), 1, errors)
+        self.wait_until(lambda: not any(map(harness.is_alive, children)), "the nodes to end")
+        self.assertEqual(harness.leftovers() - before, set())
+        self.assertEqual(harness.listening_sockets() - listening, set())
+        return seconds
+
+    def wait_while_draining(self, process):
+        deadline = time.monotonic() + 60
+        while process.poll() is None:
+            self.assertLess(time.monotonic(), deadline, "the program did not end")
+            if select.select([process.stdout], [], [], 0.02)[0]:
+                os.read(process.stdout.fileno(), 65536)
+        return process.returncode
+
+    def check(self, how, nodes, victim):
+        for link in ("shm", "tcp"):
+            times = []
+            for run in range(RUNS):
+                with self.subTest(link=link, run=run):
+                    times.append(self.fell(link, nodes, how, victim))
+            print(f"{signal.Signals(how).name} of node {victim} of {nodes} over {link}: "
+                  f"{len(times)} runs, slowest end after {max(times, default=0):.2f} s", flush=True)
+            self.assertLess(max(times, default=0), SECONDS_MAX)
+
+    def test_a_killed_node_ends_the_run_with_its_name(self):
+        self.check(signal.SIGKILL, nodes=2, victim=1)
+
+    def test_a_stopped_node_ends_the_run_with_its_name(self):
+        self.check(signal.SIGSTOP, nodes=2, victim=1)
+
+    def test_of_three_nodes_the_dead_one_is_named(self):
+        self.check(signal.SIGKILL, nodes=3, victim=2)
+
+    def test_nodes_end_with_a_killed_rank_0(self):
+        for link in ("shm", "tcp"):
+            before = harness.leftovers()
+            process = self.start("--nodes", "3", "--link", link)
+            self.wait_for_text(process)
+            children = harness.children_of(process.pid)
+            self.assertEqual(len(children), 2)
+            process.kill()
+            process.wait()
+            self.wait_until(lambda: not any(map(harness.is_alive, children)), "the nodes to end")
+            self.assertEqual(harness.leftovers() - before, set())
+
+
+class IdleTest(harness.Case):
+    def test_a_waiting_chat_uses_no_cpu(self):
+        process = subprocess.Popen([harness.SHOAL, "run", harness.demo_model(), "--nodes", "2",
+                                    "-n", "4"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL)
+        try:
+            process.stdin.write(b"Hello\n")
+            process.stdin.flush()
+            self.assertTrue(select.select([process.stdout], [], [], 60)[0])
+            time.sleep(3)
+            everyone = [process.pid, *harness.children_of(process.pid)]
+            before = sum(map(self.cpu_seconds, everyone))
+            time.sleep(3)
+            used = sum(map(self.cpu_seconds, everyone)) - before
+            self.assertLess(used, 0.3)  # liveness beats only: a spinning thread would use 3 s
+        finally:
+            process.stdin.close()
+            process.wait(30)
+            process.stdout.close()
+
+    @staticmethod
+    def cpu_seconds(pid):
+        fields = open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    unittest.main()
