@@ -46,11 +46,11 @@ struct FetchProgress {
 };
 
 struct StoreOptions {
-  std::string cache_folder;  // empty: from the environment, as above
+  std::string cache_folder = {};  // empty: from the environment, as above
   std::string python = "python3";
   Nanoseconds fetch_timeout = std::chrono::minutes(30);
   // Called a few times a second while a model is fetched; may be empty.
-  std::function<void(const KnownModel&, const FetchProgress&)> on_progress;
+  std::function<void(const KnownModel&, const FetchProgress&)> on_progress = {};
 };
 
 struct ResolvedModel {
@@ -65,8 +65,8 @@ Result<ResolvedModel> resolve_model(std::string_view name_or_path, const StoreOp
 
 // What list_models() shows: a split model is one entry.
 struct ListedModel {
-  std::string name;  // what resolve_model() takes
-  std::string path;  // empty where it is not on this machine yet
+  std::string name;       // what resolve_model() takes
+  std::string path = {};  // empty where it is not on this machine yet
   uint64_t bytes = 0;
   uint32_t parts = 0;  // files
   const KnownModel* known = nullptr;
