@@ -84,7 +84,8 @@ def check(root: Path) -> list[str]:
             used.add((kind, subject))
         else:
             findings.append(message)
-    findings += [f"{place}: exempts nothing" for key, place in exemptions.items() if key not in used]
+    findings += [f"{place}: exempts nothing"
+                 for key, place in exemptions.items() if key not in used]
     return findings
 
 

@@ -15,6 +15,9 @@ _TOKEN = re.compile(
     re.DOTALL)
 _DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n\\]|\\[^\n]|\\\n)*', re.MULTILINE)
 _SCOPE_WORD = re.compile(r'\b(namespace|class|struct|union|enum|extern)\b')
+# A name, perhaps qualified, perhaps an operator, before an opening parenthesis.
+_CALLED = re.compile(
+    r'((?:[\w~]+(?:<[^()]*>)?::)*(?:operator\s*(?:\(\s*\)|[^\s(]+)|~?\w+))\s*\(')
 _NOT_A_NAME = {"alignas", "decltype", "noexcept", "requires", "explicit", "__attribute__",
                "sizeof", "typeof", "static_assert"}
 
@@ -132,8 +135,7 @@ def _function(code: str, start: int, head: str, bare: str) -> Function:
 
 def _signature(head: str) -> tuple[str, int]:
     """The name before the parameter list, and how many parameters the list has."""
-    for match in re.finditer(r'((?:[\w~]+(?:<[^()]*>)?::)*(?:operator\s*(?:\(\s*\)|[^\s(]+)|~?\w+))\s*\(',
-                             head):
+    for match in _CALLED.finditer(head):
         if match.group(1) in _NOT_A_NAME:
             continue
         depth, commas, text = 1, 0, ''

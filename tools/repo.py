@@ -1,4 +1,4 @@
-"""What the checkers share: where the repository is, which files it has, how findings are printed."""
+"""What the checkers share: where the repository is, its files, how findings are printed."""
 
 import argparse
 import os

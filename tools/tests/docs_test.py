@@ -16,7 +16,8 @@ class DocsTest(unittest.TestCase):
         return check_docs.check(self.tree.root)
 
     def test_a_documented_tree_is_clean(self):
-        self.tree.write("README.md", "# Tree\n[a](src/README.md#part) [w](https://a.example/b)\n" * 50)
+        self.tree.write("README.md",
+                        "# Tree\n[a](src/README.md#part) [w](https://a.example/b)\n" * 50)
         self.tree.write("src/README.md", "# src\n```\n[x](nowhere)\n```\n")
         self.tree.write("src/a/README.md", "# a\n")
         self.tree.write("src/a/a.cc", "// mkstemp wants aXXXXXX\n")

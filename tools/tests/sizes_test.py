@@ -16,7 +16,8 @@ class ScannerTest(unittest.TestCase):
         return [(f.name, f.lines, f.parameters) for f in cpp_scan.functions(text)]
 
     def test_braces_in_strings_and_comments_do_not_count(self):
-        text = 'int f() {\n  g("}{", \'}\', R"x(})x");  // }\n  /* } */\n}\nint h() { return 1\'000; }\n'
+        text = ('int f() {\n  g("}{", \'}\', R"x(})x");  // }\n  /* } */\n}\n'
+                "int h() { return 1'000; }\n")
         self.assertEqual(self.names(text), [("f", 4, 0), ("h", 1, 0)])
 
     def test_methods_constructors_and_operators_are_found(self):
@@ -32,7 +33,8 @@ class ScannerTest(unittest.TestCase):
         self.assertEqual([name for name, *_ in self.names(text)], ["kF"])
 
     def test_commas_inside_template_arguments_and_defaults_are_not_parameters(self):
-        text = "void f(std::map<int, int> a, std::array<int, 3> b = {1, 2, 3}, int c = g(1, 2)) {}\n"
+        text = ("void f(std::map<int, int> a, std::array<int, 3> b = {1, 2, 3}, "
+                "int c = g(1, 2)) {}\n")
         self.assertEqual(self.names(text), [("f", 1, 3)])
 
     def test_a_template_head_is_no_initializer(self):
@@ -62,7 +64,8 @@ class SizesTest(unittest.TestCase):
         self.assertEqual(len(self.findings()), 1)
 
     def test_too_many_parameters_are_found(self):
-        self.tree.write("src/a/a.cc", function_of(3, "void f(int a, int b, int c, int d, int e, int g)"))
+        head = "void f(int a, int b, int c, int d, int e, int g)"
+        self.tree.write("src/a/a.cc", function_of(3, head))
         self.assertEqual(self.findings(), ["src/a/a.cc:1: f has 6 parameters, at most 5"])
 
     def test_long_files_are_found_by_their_own_limits(self):

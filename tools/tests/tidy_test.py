@@ -13,7 +13,8 @@ from planted_tree import PlantedTree
 class TidyTest(unittest.TestCase):
     def setUp(self):
         self.tree = PlantedTree(self)
-        self.tree.write(".clang-tidy", "Checks: '-*,modernize-use-nullptr'\nWarningsAsErrors: '*'\n")
+        self.tree.write(".clang-tidy",
+                        "Checks: '-*,modernize-use-nullptr'\nWarningsAsErrors: '*'\n")
         self.tree.write("src/a/deep.h", "#pragma once\n")
         self.tree.write("src/a/a.h", '#pragma once\n#include "a/deep.h"\n')
         self.tree.write("src/a/a.cc", '#include "a/a.h"\n')
