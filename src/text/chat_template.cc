@@ -22,10 +22,10 @@ ChatTemplate::~ChatTemplate() = default;
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view source,
                                                           const ChatTemplateOptions& options) {
-  const ShoalTemplateTokens tokens = {.bos_token = borrow(options.bos_token),
-                                      .eos_token = borrow(options.eos_token),
-                                      .unk_token = borrow(options.unk_token),
-                                      .pad_token = borrow(options.pad_token)};
+  const ShoalTemplateTokens tokens = {.bos_token = borrow_some(options.bos_token),
+                                      .eos_token = borrow_some(options.eos_token),
+                                      .unk_token = borrow_some(options.unk_token),
+                                      .pad_token = borrow_some(options.pad_token)};
   ShoalTemplate* impl = nullptr;
   ShoalBuffer error{};
   const int code = shoal_template_parse(borrow(source), &tokens, &impl, &error);

@@ -22,10 +22,10 @@ namespace shoal::text {
 // The special tokens' texts, as the template's variables of the same names; undefined in the
 // template where there is none.
 struct ChatTemplateOptions {
-  std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;
-  std::optional<std::string> unk_token;
-  std::optional<std::string> pad_token;
+  std::optional<std::string> bos_token{};
+  std::optional<std::string> eos_token{};
+  std::optional<std::string> unk_token{};
+  std::optional<std::string> pad_token{};
 };
 
 // The options for a tokenizer's own special tokens.

@@ -17,7 +17,7 @@ inline ShoalText borrow(std::string_view text) {
   return {text.data() == nullptr ? "" : text.data(), text.size()};
 }
 
-inline ShoalText borrow(const std::optional<std::string>& text) {
+inline ShoalText borrow_some(const std::optional<std::string>& text) {
   return text.has_value() ? borrow(std::string_view(*text)) : ShoalText{nullptr, 0};
 }
 

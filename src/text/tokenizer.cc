@@ -70,10 +70,10 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::from_json_file(const std::string& 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::from_json(std::string_view json,
                                                         const TokenizerFileOptions& options) {
   const ShoalTokenizerOptions raw = {
-      .bos_token = borrow(options.bos_token),
-      .eos_token = borrow(options.eos_token),
-      .unk_token = borrow(options.unk_token),
-      .pad_token = borrow(options.pad_token),
+      .bos_token = borrow_some(options.bos_token),
+      .eos_token = borrow_some(options.eos_token),
+      .unk_token = borrow_some(options.unk_token),
+      .pad_token = borrow_some(options.pad_token),
       .add_bos = switch_of(options.add_bos),
       .add_eos = switch_of(options.add_eos),
       .end_of_generation = options.end_of_generation.data(),

@@ -52,13 +52,13 @@ struct SpecialTokens {
 // What is known about special tokens beside a tokenizer.json (tokenizer_config.json and
 // generation_config.json of the same folder); what is set here wins.
 struct TokenizerFileOptions {
-  std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;
-  std::optional<std::string> unk_token;
-  std::optional<std::string> pad_token;
-  std::optional<bool> add_bos;
-  std::optional<bool> add_eos;
-  std::vector<int64_t> end_of_generation;  // more ids that end an answer
+  std::optional<std::string> bos_token{};
+  std::optional<std::string> eos_token{};
+  std::optional<std::string> unk_token{};
+  std::optional<std::string> pad_token{};
+  std::optional<bool> add_bos{};
+  std::optional<bool> add_eos{};
+  std::vector<int64_t> end_of_generation{};  // more ids that end an answer
 };
 
 class Tokenizer {

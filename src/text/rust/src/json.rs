@@ -4,9 +4,9 @@
 //! model (text from a user must never become one) and that the bytes of each token are worked out
 //! once from the decoder that the file names.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
-use ahash::{AHashMap, AHashSet};
+use ahash::{AHashMap, AHashSet, RandomState};
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -80,13 +80,6 @@ struct ModelFile<'a> {
     byte_fallback: bool,
     #[serde(default)]
     ignore_merges: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum MergeFile {
-    Pair((String, String)),
-    Joined(String),
 }
 
 #[derive(Deserialize)]
@@ -164,18 +157,18 @@ impl Decoding {
 
     fn bytes_of(&self, bytes: &ByteLevel, text: &str, kind: Kind) -> Vec<u8> {
         match kind {
-            // Added tokens stand for themselves whatever the decoder is.
-            Kind::Control | Kind::Unknown | Kind::UserDefined => text.as_bytes().to_vec(),
             Kind::Byte => fallback_byte(text).into_iter().collect(),
             Kind::Normal | Kind::Unused if self.byte_level => bytes.decode(text),
-            Kind::Normal | Kind::Unused => {
-                let replaced = self
-                    .replace
+            // The byte alphabet is for the merging model; added tokens are spelled plainly.
+            Kind::Control | Kind::Unknown | Kind::UserDefined if self.byte_level => {
+                text.as_bytes().to_vec()
+            }
+            _ => {
+                let replace = |text: String, (from, to): &(String, String)| text.replace(from, to);
+                self.replace
                     .iter()
-                    .fold(text.to_owned(), |text, (from, to)| {
-                        text.replace(from.as_str(), to)
-                    });
-                replaced.into_bytes()
+                    .fold(text.to_owned(), replace)
+                    .into_bytes()
             }
         }
     }
@@ -219,9 +212,7 @@ pub fn build(text: &str, options: &Options) -> Result<ShoalTokenizer> {
         Entries::Scored(parse(file.model.vocab, "model.vocab")?)
     } else {
         Entries::ByText(
-            parse::<BTreeMap<String, u32>>(file.model.vocab, "model.vocab")?
-                .into_iter()
-                .collect(),
+            parse::<HashMap<String, u32, RandomState>>(file.model.vocab, "model.vocab")?.into(),
         )
     };
     let (tokens, kinds) = list_tokens(&file, &entries, &decoding)?;
@@ -355,21 +346,20 @@ fn build_merger(file: &File, entries: Entries) -> Result<Merger> {
     }
 }
 
+/// Merges are pairs of texts, or texts with a space between, all of one form.
 fn parse_merges(raw: &RawValue) -> Result<Vec<(String, String)>> {
-    let merges: Vec<MergeFile> = parse(raw, "model.merges")?;
-    let split = |(rank, merge): (usize, MergeFile)| match merge {
-        MergeFile::Pair(pair) => Ok(pair),
-        MergeFile::Joined(text) => match text.split_once(' ') {
-            Some((left, right))
-                if !left.is_empty() && !right.is_empty() && !right.contains(' ') =>
-            {
-                Ok((left.to_owned(), right.to_owned()))
-            }
-            _ => Err(TextError::input(format!(
-                "model.merges[{rank}]: \"{text}\" is not two tokens with a space between"
-            ))),
-        },
+    if raw.get()[1..].trim_start().starts_with('[') {
+        return parse(raw, "model.merges");
+    }
+    let split = |(rank, text): (usize, String)| match text.split_once(' ') {
+        Some((left, right)) if !left.is_empty() && !right.is_empty() && !right.contains(' ') => {
+            Ok((left.to_owned(), right.to_owned()))
+        }
+        _ => Err(TextError::input(format!(
+            "model.merges[{rank}]: \"{text}\" is not two tokens with a space between"
+        ))),
     };
+    let merges: Vec<String> = parse(raw, "model.merges")?;
     merges.into_iter().enumerate().map(split).collect()
 }
 

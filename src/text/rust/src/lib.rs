@@ -20,8 +20,3 @@ mod template_functions;
 mod template_source;
 mod unigram;
 mod vocabulary;
-
-#[cfg(test)]
-mod template_tests;
-#[cfg(test)]
-mod tokenizer_tests;

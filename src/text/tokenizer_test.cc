@@ -1,0 +1,258 @@
+#include "text/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "text/test_data.h"
+#include "text/tokenizer_folder.h"
+
+namespace shoal::text {
+namespace {
+
+using Json = nlohmann::json;
+using Ids = std::vector<int32_t>;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::unique_ptr<Tokenizer> build(const Json& file, const TokenizerFileOptions& options = {}) {
+  auto tokenizer = Tokenizer::from_json(file.dump(), options);
+  CHECK_MSG(tokenizer.is_ok(), tokenizer.status().message().c_str());
+  return std::move(tokenizer).value();
+}
+
+std::string refusal(const std::string& json, const TokenizerFileOptions& options = {}) {
+  auto tokenizer = Tokenizer::from_json(json, options);
+  EXPECT_FALSE(tokenizer.is_ok()) << json;
+  return tokenizer.status().message();
+}
+
+Json added_token(int id, const std::string& content, bool special) {
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", special}};
+}
+
+// A byte-level BPE file with the tokens a, b, ab, Ġ and what is added.
+Json byte_level_file(const Json& added) {
+  return {{"added_tokens", added},
+          {"pre_tokenizer",
+           {{"type", "ByteLevel"},
+            {"add_prefix_space", false},
+            {"trim_offsets", true},
+            {"use_regex", false}}},
+          {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}}},
+          {"model",
+           {{"type", "BPE"},
+            {"vocab", {{"a", 0}, {"b", 1}, {"ab", 2}, {"Ġ", 3}, {"<", 4}, {"x", 5}, {">", 6}}},
+            {"merges", {"a b"}}}}};
+}
+
+Json unigram_file() {
+  return Json::parse(R"({"model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true,
+      "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -1.0], ["<0x0A>", -2.0]]}})");
+}
+
+TEST(TextCases, C23_ANewlineIsItsByteTokenAndTheSpelledByteTokenIsText) {
+  const auto tokenizer = build(unigram_file());
+  EXPECT_THAT(*tokenizer->encode("a\nb"), ElementsAre(1, 3, 2));
+  EXPECT_EQ(*tokenizer->decode(Ids{1, 3, 2}), "a\nb");
+  auto literal = tokenizer->encode("a<0x0A>b");
+  ASSERT_TRUE(literal.is_ok());
+  EXPECT_THAT(*literal, ElementsAre(1, 0, 2));
+  // The same of SentencePiece BPE from a model file.
+  Vocabulary vocabulary;
+  vocabulary.model = "llama";
+  vocabulary.tokens = {"<unk>", "a", "b", "<0x0A>"};
+  vocabulary.types = {2, 1, 1, 6};
+  vocabulary.scores = {0, 0, 0, 0};
+  vocabulary.add_space_prefix = false;
+  auto scored = Tokenizer::from_vocabulary(vocabulary);
+  ASSERT_TRUE(scored.is_ok()) << scored.status().message();
+  EXPECT_THAT(*(*scored)->encode("a\nb"), ElementsAre(1, 3, 2));
+  EXPECT_THAT(*(*scored)->encode("a<0x0A>b"), ElementsAre(1, 0, 2));
+}
+
+TEST(TextCases, C24_KimiKeepsHanRunsApart) {
+  Vocabulary vocabulary;
+  vocabulary.model = "gpt2";
+  vocabulary.pre = "kimi-k2";
+  // The pieces of the published tokenizer, and one that crosses from punctuation into Han.
+  vocabulary.tokens = {"âĢľ", "Hello", ",âĢĿ", "Ġ", "ä¸ĸçķĮ",       "âĢĶâĢĶ",
+                       "I'm", "ĠChat", "GPT",  ".", "âĢĶâĢĶä¸ĸçķĮ", "ĠChatGPT"};
+  vocabulary.merges = {"âĢĶâĢĶ ä¸ĸçķĮ", "ĠChat GPT"};
+  auto tokenizer = Tokenizer::from_vocabulary(vocabulary);
+  ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();
+  EXPECT_THAT(*(*tokenizer)->encode("Hello,” 世界——I'm ChatGPT."),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(*(*tokenizer)->encode("——世界"), ElementsAre(5, 4));
+}
+
+TEST(TextCases, C27_AddedTokensAreDecodedLiterally) {
+  const auto tokenizer =
+      build(byte_level_file(Json::array({added_token(7, "č", false), added_token(8, "Ġx", true)})));
+  EXPECT_EQ(*tokenizer->decode(Ids{7}), "č");
+  EXPECT_EQ(tokenizer->token_bytes(7), "č");
+  EXPECT_EQ(*tokenizer->decode(Ids{8}, {.skip_special = false}), "Ġx");
+  EXPECT_EQ(*tokenizer->decode(Ids{3}), " ");
+  EXPECT_THAT(*tokenizer->encode("čab", {.parse_special = true}), ElementsAre(7, 2));
+}
+
+TEST(Tokenizer, ParsesControlTokensOnlyWhenAskedTo) {
+  Json file =
+      byte_level_file(Json::array({added_token(7, "<x>", true), added_token(8, "ba", false)}));
+  // A merge that would make the control token out of plain text.
+  file["model"]["vocab"]["<x"] = 9;
+  file["model"]["vocab"]["<x>"] = 7;
+  file["model"]["merges"] = {"a b", "< x", "<x >"};
+  const auto tokenizer = build(file);
+  EXPECT_EQ(tokenizer->token_kind(7), TokenKind::kControl);
+  EXPECT_EQ(tokenizer->token_kind(8), TokenKind::kUserDefined);
+  EXPECT_THAT(*tokenizer->encode("<x>bab", {.parse_special = true}), ElementsAre(7, 8, 1));
+  EXPECT_THAT(*tokenizer->encode("<x>bab", {.parse_special = false}), ElementsAre(9, 6, 8, 1));
+  EXPECT_EQ(*tokenizer->decode(*tokenizer->encode("<x>bab")), "<x>bab");
+}
+
+TEST(Tokenizer, AddsWhatThePostProcessorOfTheFileSays) {
+  Json file =
+      byte_level_file(Json::array({added_token(7, "<s>", true), added_token(8, "</s>", true)}));
+  file["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single",
+                             {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+                              {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                              {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}}}},
+                            {"pair",
+                             {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                              {{"Sequence", {{"id", "B"}, {"type_id", 0}}}}}},
+                            {"special_tokens",
+                             {{"<s>", {{"id", "<s>"}, {"ids", {7}}, {"tokens", {"<s>"}}}},
+                              {"</s>", {{"id", "</s>"}, {"ids", {8}}, {"tokens", {"</s>"}}}}}}};
+  auto tokenizer = build(file, {.eos_token = "</s>"});
+  EXPECT_THAT(*tokenizer->encode("ab"), ElementsAre(7, 2, 8));
+  EXPECT_THAT(*tokenizer->encode("ab", {.add_special = false}), ElementsAre(2));
+  EXPECT_THAT(*tokenizer->encode_chat("ab"), ElementsAre(7, 2));
+  EXPECT_THAT(*tokenizer->encode_chat("<s>ab"), ElementsAre(7, 2));
+  EXPECT_THAT(*tokenizer->encode(""), ElementsAre(7, 8));
+  EXPECT_TRUE(tokenizer->special().add_bos);
+  EXPECT_TRUE(tokenizer->special().add_eos);
+  // The model's configuration wins.
+  tokenizer =
+      build(file, {.bos_token = "<s>", .eos_token = "</s>", .add_bos = false, .add_eos = false});
+  EXPECT_THAT(*tokenizer->encode("ab"), ElementsAre(2));
+  tokenizer = build(byte_level_file(file["added_tokens"]),
+                    {.bos_token = "<s>", .eos_token = "</s>", .add_bos = true});
+  EXPECT_THAT(*tokenizer->encode("ab"), ElementsAre(7, 2));
+  EXPECT_EQ(tokenizer->special().end_of_generation, Ids{8});
+}
+
+TEST(Tokenizer, RefusesFilesThatItCannotUse) {
+  EXPECT_THAT(refusal(""), HasSubstr("tokenizer.json"));
+  EXPECT_THAT(refusal("[1]"), HasSubstr("tokenizer.json"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("model"));
+  EXPECT_THAT(refusal(R"({"model": {"type": "WordPiece", "vocab": {"a": 0}}})"),
+              HasSubstr("WordPiece"));
+  EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {}, "merges": []}})"),
+              HasSubstr("empty"));
+  EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 4000000000}, "merges": []}})"),
+              HasSubstr("4000000000"));
+  EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 0}}})"), HasSubstr("merges"));
+  EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["aa"]}})"),
+              HasSubstr("model.merges[0]"));
+  EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a"]}})"),
+              HasSubstr("aa"));
+  Json file = byte_level_file(Json::array());
+  file["decoder"] = {{"type", "CTC"}};
+  EXPECT_THAT(refusal(file.dump()), HasSubstr("CTC"));
+  file = byte_level_file(Json::array());
+  file["pre_tokenizer"] = {{"type", "NoSuch"}};
+  EXPECT_THAT(refusal(file.dump()), HasSubstr("pre_tokenizer"));
+  EXPECT_THAT(refusal(byte_level_file(Json::array()).dump(), {.bos_token = "<nope>"}),
+              HasSubstr("<nope>"));
+  EXPECT_THAT(refusal(byte_level_file(Json::array()).dump(), {.end_of_generation = {99}}),
+              HasSubstr("99"));
+}
+
+TEST(Tokenizer, RefusesTextThatIsNoUtf8AndIdsThatDoNotExist) {
+  const auto tokenizer = build(byte_level_file(Json::array()));
+  auto ids = tokenizer->encode("ab\xFF");
+  ASSERT_FALSE(ids.is_ok());
+  EXPECT_THAT(ids.status().message(), HasSubstr("UTF-8 at byte 2"));
+  for (const int32_t id : {-1, 7}) {
+    auto text = tokenizer->decode(Ids{id});
+    ASSERT_FALSE(text.is_ok());
+    EXPECT_THAT(text.status().message(), HasSubstr(std::to_string(id)));
+  }
+}
+
+TEST(Tokenizer, FindsTokensByTheirText) {
+  const auto tokenizer = build(byte_level_file(Json::array()));
+  EXPECT_EQ(tokenizer->find_token("ab"), 2);
+  EXPECT_EQ(tokenizer->find_token("Ġ"), 3);
+  EXPECT_EQ(tokenizer->find_token(" "), std::nullopt);
+  EXPECT_EQ(tokenizer->find_token(""), std::nullopt);
+  EXPECT_EQ(tokenizer->token_text(2), "ab");
+}
+
+TEST(Tokenizer, IsUsedByManyThreadsAtOnce) {
+  const auto tokenizer = build(byte_level_file(Json::array({added_token(7, "<s>", true)})));
+  std::vector<std::thread> threads;
+  std::vector<int> good(4);
+  for (int& count : good) {
+    threads.emplace_back([&tokenizer, &count] {
+      for (int i = 0; i < 500; ++i) {
+        const std::string text(static_cast<size_t>(i % 50), 'a');
+        auto ids = tokenizer->encode(text + "<s>b", {.parse_special = true});
+        if (ids.is_ok() && *tokenizer->decode(*ids) == text + "b") ++count;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(good, ::testing::Each(500));
+}
+
+TEST(TokenizerFolder, ReadsTokensTemplateAndEndsBesideTheTokenizer) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "text_folder_test";
+  std::filesystem::create_directories(folder);
+  const auto write = [&folder](const char* name, const std::string& text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+  };
+  auto loaded = load_tokenizer_folder(folder.string());
+  ASSERT_FALSE(loaded.is_ok());
+  EXPECT_THAT(loaded.status().message(), HasSubstr("no tokenizer.json"));
+
+  write("tokenizer.json",
+        byte_level_file(Json::array({added_token(7, "<s>", true), added_token(8, "</s>", true)}))
+            .dump());
+  write("tokenizer_config.json",
+        R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": true,
+            "chat_template": [{"name": "tool_use", "template": "no"},
+                              {"name": "default", "template": "{{ bos_token }}{{ messages[0].content }}"}]})");
+  write("generation_config.json", R"({"eos_token_id": [8, 6]})");
+  loaded = load_tokenizer_folder(folder.string());
+  ASSERT_TRUE(loaded.is_ok()) << loaded.status().message();
+  EXPECT_EQ(loaded->tokenizer->special().bos, 7);
+  EXPECT_EQ(loaded->tokenizer->special().end_of_generation, (Ids{6, 8}));
+  ASSERT_NE(loaded->chat_template, nullptr);
+  const std::string request = R"({"messages": [{"role": "user", "content": "ab"}]})";
+  EXPECT_EQ(*loaded->chat_template->render(request), "<s>ab");
+  EXPECT_THAT(*loaded->tokenizer->encode_chat("<s>ab"), ElementsAre(7, 2));
+
+  // A template file wins over the configuration; a broken one leaves the tokenizer usable.
+  write("chat_template.jinja", "a{% foo %}b");
+  loaded = load_tokenizer_folder(folder.string());
+  ASSERT_TRUE(loaded.is_ok()) << loaded.status().message();
+  EXPECT_EQ(loaded->chat_template, nullptr);
+  EXPECT_THAT(loaded->chat_template_status.message(), HasSubstr("foo"));
+  EXPECT_THAT(*loaded->tokenizer->encode("ab"), ElementsAre(7, 2));
+
+  write("tokenizer_config.json", "{");
+  loaded = load_tokenizer_folder(folder.string());
+  ASSERT_FALSE(loaded.is_ok());
+  EXPECT_THAT(loaded.status().message(), HasSubstr("tokenizer_config.json"));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace shoal::text
