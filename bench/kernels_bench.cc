@@ -13,9 +13,9 @@
 
 #include "base/check.h"
 #include "tensor/activations.h"
-#include "tensor/cpu/machine_probe.h"
+#include "tensor/machine/machine_probe.h"
 #include "tensor/ops/attention.h"
-#include "tensor/quantize.h"
+#include "tensor/quant/quantize.h"
 
 namespace shoal::tensor {
 namespace {

@@ -50,41 +50,56 @@ struct Int16Blocks {
         blocks(blocks_of(format)) {}
 };
 
-// Blocks [range.begin, range.end) of one token; zeros before the lead and after the last column.
-void quantize_token(const Kernels& kernels, const float* x, const InputFormat& format, Range range,
-                    const Int16Blocks& out, const TokenPlace& place) {
-  int64_t block = range.begin;
-  const auto quantize = [&](const float* from, int64_t count) {
-    const int64_t at = place.first + block * place.stride;
-    kernels.quantize_blocks(from, count, out.limbs + at * kLimbBytes, out.meta + at, place.stride);
-    block += count;
-  };
-  while (block < range.end) {
-    const int64_t begin = block * kQuantBlock - format.lead;  // column of the block's first input
-    const int64_t whole = (format.cols - begin) / kQuantBlock;
-    if (begin >= 0 && whole > 0) {
-      quantize(x + begin, std::min(whole, range.end - block));
-      continue;
+// Quantizes one token's blocks, with zeros before the lead and after the last column.
+class TokenQuantizer {
+ public:
+  TokenQuantizer(const Kernels& kernels, const InputFormat& format, const Int16Blocks& out)
+      : kernels_(kernels), format_(format), out_(out) {}
+
+  // Blocks [range.begin, range.end) of the token x.
+  void quantize(const float* x, Range range, const TokenPlace& place) const {
+    for (int64_t block = range.begin; block < range.end;) {
+      const int64_t begin = block * kQuantBlock - format_.lead;  // column of the first input
+      const int64_t whole = (format_.cols - begin) / kQuantBlock;
+      if (begin >= 0 && whole > 0) {
+        const int64_t count = std::min(whole, range.end - block);
+        store(x + begin, block, count, place);
+        block += count;
+        continue;
+      }
+      std::array<float, kQuantBlock> padded{};
+      const int64_t first = std::max<int64_t>(begin, 0);
+      const int64_t last = std::min(begin + kQuantBlock, format_.cols);
+      std::copy_n(x + first, last - first, padded.begin() + (first - begin));
+      store(padded.data(), block, 1, place);
+      ++block;
     }
-    std::array<float, kQuantBlock> padded{};
-    const int64_t first = std::max<int64_t>(begin, 0);
-    const int64_t last = std::min(begin + kQuantBlock, format.cols);
-    std::copy_n(x + first, last - first, padded.begin() + (first - begin));
-    quantize(padded.data(), 1);
   }
-}
+
+ private:
+  void store(const float* from, int64_t block, int64_t count, const TokenPlace& place) const {
+    const int64_t at = place.first + block * place.stride;
+    kernels_.quantize_blocks(from, count, out_.limbs + at * kLimbBytes, out_.meta + at,
+                             place.stride);
+  }
+
+  const Kernels& kernels_;
+  const InputFormat& format_;
+  const Int16Blocks& out_;
+};
 
 void pack_int16(const Worker& me, ConstFloatRows x, const InputFormat& format,
                 const Activations& out) {
   const Int16Blocks blocks(out, format, x.rows);
+  const TokenQuantizer quantizer(me.kernels(), format, blocks);
   // All blocks of all tokens, token after token, are shared out evenly.
   const Range mine = me.share(x.rows * blocks.blocks);
   for (int64_t item = mine.begin; item < mine.end;) {
     const int64_t token = item / blocks.blocks;
     const int64_t first = item % blocks.blocks;
     const int64_t count = std::min(blocks.blocks - first, mine.end - item);
-    quantize_token(me.kernels(), x.row(token), format, {first, first + count}, blocks,
-                   place_of(token, x.rows, blocks.blocks));
+    quantizer.quantize(x.row(token), {first, first + count},
+                       place_of(token, x.rows, blocks.blocks));
     item += count;
   }
 }
@@ -139,22 +154,29 @@ void point_at_inputs(const Activations& x, int64_t blocks, int64_t token, Matmul
   tile.meta = all.meta + token * blocks;
 }
 
-// Tokens [tokens.begin, tokens.end), which begin and end with a tile, times one group of rows.
-void multiply_group(const Worker& me, const PackedMatrix& w, const Activations& x, int64_t group,
-                    Range tokens, FloatRows y) {
+// A product under way: y = w x.
+struct Product {
+  const PackedMatrix& w;
+  const Activations& x;
+  FloatRows y;
+};
+
+// One group of 16 rows times tokens [begin, end), which begin and end with a tile.
+void multiply_group(const Kernels& kernels, const Product& product, int64_t group, Range tokens) {
+  const auto& [w, x, y] = product;
   alignas(64) std::array<float, kTileTokens * kGroupRows> sums;
   MatmulTile tile;
   tile.weights = w.data().data() + group * w.group_bytes();
   tile.first_block = w.first_block();
   tile.blocks = w.blocks();
   tile.out = sums.data();
-  const auto& kernels = me.kernels().matmul_tile[static_cast<size_t>(w.type())];
+  const auto& tile_kernels = kernels.matmul_tile[static_cast<size_t>(w.type())];
   const int64_t row = group * kGroupRows;
   const int64_t rows = std::min(kGroupRows, w.rows() - row);
   for (int64_t token = tokens.begin; token < tokens.end;) {
     const int64_t width = next_tile_tokens(x.tokens() - token);
     point_at_inputs(x, w.blocks(), token, tile);
-    kernels[static_cast<size_t>(tile_index(width))](tile);
+    tile_kernels[static_cast<size_t>(tile_index(width))](tile);
     store_tile(sums.data(), rows, width, y.row(token) + row, y.stride);
     token += width;
   }
@@ -218,7 +240,7 @@ void matmul(Worker& me, const PackedMatrix& w, const Activations& x, FloatRows y
   for (int64_t begin = 0; begin < x.tokens(); begin += chunk) {
     const Range tokens{begin, std::min(begin + chunk, x.tokens())};
     for (int64_t group = mine.begin; group < mine.end; ++group) {
-      multiply_group(me, w, x, group, tokens, y);
+      multiply_group(me.kernels(), {w, x, y}, group, tokens);
     }
   }
 }

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "tensor/aligned_buffer.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/cpu/spin.h"
+#include "tensor/machine/spin.h"
 
 namespace shoal::tensor {
 namespace {

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "base/check.h"
-#include "tensor/cpu/features.h"
 #include "tensor/cpu/kernels.h"
+#include "tensor/machine/features.h"
 
 namespace shoal::tensor {
 namespace {

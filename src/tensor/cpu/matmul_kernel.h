@@ -111,20 +111,36 @@ inline BlockFactors<V> load_factors(const std::byte* block, const SuperFactors<V
   return factors;
 }
 
-// acc + scale * (meta.scale * sum over columns [4 begin, 4 end) of w a) + offset * sum.
+// The sum of w a over columns [4 begin, 4 end).
 template <typename V, int begin, int end>
-inline typename V::F add_columns(typename V::F acc, const typename V::U (&w)[8],
-                                 const int8_t* limbs, const BlockMeta& meta,
-                                 const std::pair<typename V::F, typename V::F>& factors,
-                                 float sum) {
+inline typename V::F dot_columns(const typename V::U (&w)[8], const int8_t* limbs) {
   auto high = V::int_zero();
   auto low = V::int_zero();
   for (int j = begin; j < end; ++j) {
     high = V::dot4(high, w[j], limbs + 4 * j);
     low = V::dot4(low, w[j], limbs + 32 + 4 * j);
   }
-  const auto dot = V::mul(V::to_float(V::join_limbs(high, low)), V::set(meta.scale));
-  return V::fma(factors.second, V::set(sum), V::fma(factors.first, dot, acc));
+  return V::to_float(V::join_limbs(high, low));
+}
+
+// acc plus one token's part of one block.
+template <typename V, DType type>
+inline typename V::F add_block(typename V::F acc, const typename V::U (&w)[8],
+                               const BlockFactors<V>& factors, const int8_t* limbs,
+                               const BlockMeta& meta) {
+  const auto scale = V::set(meta.scale);
+  if constexpr (has_half_scales(type)) {
+    const auto first = V::mul(dot_columns<V, 0, 4>(w, limbs), scale);
+    acc = V::fma(factors.scale[0], first, acc);
+    acc = V::fma(factors.offset[0], V::set(meta.half_sum[0]), acc);
+    const auto second = V::mul(dot_columns<V, 4, 8>(w, limbs), scale);
+    acc = V::fma(factors.scale[1], second, acc);
+    return V::fma(factors.offset[1], V::set(meta.half_sum[1]), acc);
+  } else {
+    const auto dot = V::mul(dot_columns<V, 0, 8>(w, limbs), scale);
+    acc = V::fma(factors.scale[0], dot, acc);
+    return V::fma(factors.offset[0], V::set(meta.sum), acc);
+  }
 }
 
 template <typename V, DType type, int tokens>
@@ -148,15 +164,7 @@ void matmul_quantized_tile(const MatmulTile& tile) {
     const int8_t* limbs = tile.limbs + b * tokens * kLimbBytes;
     const BlockMeta* meta = tile.meta + b * tokens;
     for (int t = 0; t < tokens; ++t, limbs += kLimbBytes, ++meta) {
-      if constexpr (has_half_scales(type)) {
-        acc[t] = add_columns<V, 0, 4>(acc[t], w, limbs, *meta,
-                                      {factors.scale[0], factors.offset[0]}, meta->half_sum[0]);
-        acc[t] = add_columns<V, 4, 8>(acc[t], w, limbs, *meta,
-                                      {factors.scale[1], factors.offset[1]}, meta->half_sum[1]);
-      } else {
-        acc[t] = add_columns<V, 0, 8>(acc[t], w, limbs, *meta,
-                                      {factors.scale[0], factors.offset[0]}, meta->sum);
-      }
+      acc[t] = add_block<V, type>(acc[t], w, factors, limbs, *meta);
     }
   }
   for (int t = 0; t < tokens; ++t) V::store(tile.out + t * kGroupRows, acc[t]);

@@ -26,12 +26,15 @@ struct KvLayout {
   int64_t page_tokens = kPageTokensDefault;  // a multiple of 16
 
   size_t element_bytes() const { return type == DType::kF32 ? 4 : 2; }
-  int64_t value_stride() const { return (head_dim + kLanes - 1) / kLanes * kLanes; }
-  // Elements from the start of the page.
-  int64_t key_offset(int64_t head, int64_t dim, int64_t slot) const {
+  [[gnu::always_inline]] int64_t value_stride() const {
+    return (head_dim + kLanes - 1) / kLanes * kLanes;
+  }
+  // Elements from the start of the page. Always inlined: kernels of every instruction set use them,
+  // and none may leave a copy that another source gets.
+  [[gnu::always_inline]] int64_t key_offset(int64_t head, int64_t dim, int64_t slot) const {
     return (head * head_dim + dim) * page_tokens + slot;
   }
-  int64_t value_offset(int64_t head, int64_t slot, int64_t dim) const {
+  [[gnu::always_inline]] int64_t value_offset(int64_t head, int64_t slot, int64_t dim) const {
     return kv_heads * head_dim * page_tokens + (head * page_tokens + slot) * value_stride() + dim;
   }
   // A multiple of 64.

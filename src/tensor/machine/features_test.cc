@@ -1,4 +1,4 @@
-#include "tensor/cpu/features.h"
+#include "tensor/machine/features.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "tensor/cpu/machine_probe.h"
+#include "tensor/machine/machine_probe.h"
 
 namespace shoal::tensor {
 namespace {

@@ -1,4 +1,4 @@
-#include "tensor/cpu/machine_probe.h"
+#include "tensor/machine/machine_probe.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
-#include "tensor/cpu/features.h"
+#include "tensor/machine/features.h"
 
 namespace shoal::tensor {
 

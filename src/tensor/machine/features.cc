@@ -1,4 +1,4 @@
-#include "tensor/cpu/features.h"
+#include "tensor/machine/features.h"
 
 namespace shoal::tensor {
 

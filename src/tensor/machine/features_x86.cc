@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tensor/cpu/features.h"
+#include "tensor/machine/features.h"
 
 namespace shoal::tensor {
 namespace {
