@@ -2,6 +2,8 @@
 // far a kernel may be from it. For tests of this folder only.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
