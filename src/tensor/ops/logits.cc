@@ -1,6 +1,7 @@
 #include "tensor/ops/logits.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -21,12 +22,22 @@ bool is_better(const Candidate& a, const Candidate& b) {
 
 LogitSummary summarize_logits(std::span<const float> logits) {
   LogitSummary summary;
-  float maximum = kNone;
-  for (const float logit : logits) {
-    // Neither NaN nor +infinity is below infinity.
-    if (!(logit < std::numeric_limits<float>::infinity())) summary.is_finite = false;
-    maximum = std::max(maximum, logit);
+  // Lanes on their own, so that compilers can use vectors.
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> maxima;
+  maxima.fill(kNone);
+  std::array<int, kLanes> bad{};  // neither NaN nor +infinity is below infinity
+  const auto look = [&](size_t i, size_t lane) {
+    maxima[lane] = logits[i] > maxima[lane] ? logits[i] : maxima[lane];
+    bad[lane] |= logits[i] < std::numeric_limits<float>::infinity() ? 0 : 1;
+  };
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) look(i + lane, lane);
   }
+  for (; i < logits.size(); ++i) look(i, 0);
+  const float maximum = *std::max_element(maxima.begin(), maxima.end());
+  summary.is_finite = std::find(bad.begin(), bad.end(), 1) == bad.end();
   if (!summary.is_finite) {
     summary.log_sum_exp = std::numeric_limits<float>::quiet_NaN();
   } else if (maximum == kNone) {
