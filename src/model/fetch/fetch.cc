@@ -23,6 +23,8 @@ namespace fs = std::filesystem;
 // The lock file must not match.
 constexpr std::string_view kTemporaryPrefix = ".fetching-";
 
+constexpr auto kReportEvery = std::chrono::milliseconds(100);
+
 // A folder for one fetch, gone with everything in it at the end.
 class TemporaryFolder {
  public:
@@ -84,7 +86,11 @@ Status fetch_into(const KnownModel& model, const std::string& folder, const Stor
   using Stage = FetchProgress::Stage;
   const auto report = [&](Stage stage, uint64_t total) -> std::function<void(uint64_t)> {
     if (!options.on_progress) return {};
-    return [&model, &options, stage, total](uint64_t bytes) {
+    return [&model, &options, stage, total,
+            next = SteadyClock::instance().now()](uint64_t bytes) mutable {
+      const Nanoseconds now = SteadyClock::instance().now();
+      if (now < next && bytes < total) return;
+      next = now + kReportEvery;
       options.on_progress(model, {stage, bytes, total});
     };
   };

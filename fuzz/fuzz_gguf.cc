@@ -1,0 +1,58 @@
+// Any bytes as a GGUF file: parsed, walked, and turned into a config, tensors and a vocabulary.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "memory_file.h"
+#include "model/gguf/reader.h"
+#include "model/model.h"
+
+namespace {
+
+using namespace shoal::model;
+
+// Touches every element, so that a sanitizer sees a view that leads out of the file.
+size_t walk(const MetadataArray& array, int depth) {
+  size_t sum = 0;
+  if (const auto strings = array.strings()) {
+    for (const std::string_view text : *strings) {
+      for (const char c : text) sum += static_cast<unsigned char>(c);
+    }
+  }
+  if (const auto integers = array.integers()) sum += integers->size();
+  if (const auto floats = array.floats()) sum += floats->size();
+  if (const auto arrays = array.arrays()) {
+    for (const MetadataArray& inner : *arrays) sum += walk(inner, depth + 1);
+  }
+  return sum;
+}
+
+size_t walk(const ModelFile& file) {
+  size_t sum = 0;
+  for (const auto& entry : file.metadata().entries()) {
+    if (const MetadataArray* array = entry.value.array()) sum += walk(*array, 0);
+    if (const auto text = entry.value.string()) sum += text->size();
+  }
+  for (const TensorInfo& tensor : file.tensors()) {
+    for (const std::byte byte : tensor.data) sum += static_cast<size_t>(byte);
+  }
+  return sum;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static shoal::fuzz::MemoryFile memory;
+  memory.set(std::as_bytes(std::span(data, size)));
+  const auto file = open_model(memory.path());
+  if (!file.is_ok()) return 0;
+  volatile size_t sum = walk(**file);
+  sum = sum + 1;
+  const auto source = read_tokenizer_source(**file);
+  const auto config = read_config(**file);
+  if (!config.is_ok()) return 0;
+  const auto tensors = resolve_tensors(**file, *config);
+  if (tensors.is_ok()) sum = sum + tensors->layers.size();
+  return 0;
+}
