@@ -10,8 +10,13 @@ namespace {
 // Shards begin at multiples of this many elements, one cache line.
 constexpr size_t kShardGrain = 16;
 
-fabric::SlotNote whole_message(size_t bytes) {
-  return {.bytes = static_cast<uint32_t>(bytes), .is_first = true, .message_left = bytes};
+fabric::SlotNote whole_message(size_t bytes, uint32_t tag) {
+  return {
+      .bytes = static_cast<uint32_t>(bytes), .is_first = true, .message_left = bytes, .tag = tag};
+}
+
+fabric::MessageExpectation expected_message(size_t bytes, uint32_t tag) {
+  return {.is_first = true, .left = bytes, .left_max = bytes, .tag = tag};
 }
 
 }  // namespace
@@ -27,11 +32,29 @@ Group::Group(fabric::Fabric& fabric, GroupOptions options) : fabric_(fabric), op
   sum_parts_.resize(static_cast<size_t>(size()));
 }
 
+// The tag of an operation: its kind, and the low bits of its number.
+Group::Operation Group::begin(Kind kind, size_t bytes, const Deadline& deadline) const {
+  constexpr std::string_view kNames[] = {"",          "all_reduce", "all_gather",
+                                         "broadcast", "gather",     "barrier"};
+  const auto number = static_cast<uint32_t>(kind);
+  return {.name = kNames[number],
+          .bytes = bytes,
+          .deadline = deadline,
+          .tag = (number << 24) | (sequence_ & 0xffffffU)};
+}
+
+fabric::WaitPolicy Group::wait_policy(const Operation& operation) const {
+  return {.spin = fabric_.spin(), .deadline = operation.deadline, .tag = operation.tag};
+}
+
 // Counts and times an operation, and names it in its failure.
 template <typename Body>
 Status Group::run(const Operation& operation, const Body& body) {
   const Nanoseconds begin = fabric_.clock().now();
   const Status status = body();
+  // Nothing has happened: the same operation will be tried again.
+  if (status.code() == StatusCode::kBusy) return status;
+  ++sequence_;
   counters_.seconds += std::chrono::duration<double>(fabric_.clock().now() - begin).count();
   ++counters_.operations;
   counters_.bytes += operation.bytes;
@@ -72,7 +95,7 @@ void Group::reset_peers() {
 }
 
 Status Group::all_reduce(std::span<float> data, const Deadline& deadline) {
-  const Operation operation{.name = "all_reduce", .bytes = data.size_bytes(), .deadline = deadline};
+  const Operation operation = begin(Kind::kAllReduce, data.size_bytes(), deadline);
   return run(operation, [&] {
     if (peers_.empty() || data.empty()) return Status::ok();
     const size_t slot_bytes = peers_.front().endpoint->info().slots.payload_bytes;
@@ -93,7 +116,7 @@ Status Group::one_shot(std::span<float> data, const Operation& operation) {
         ASSIGN_OR_RETURN(const auto slot, peer.endpoint->try_acquire_send());
         if (slot.has_value()) {
           std::memcpy(slot->payload.data(), data.data(), bytes);
-          RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(bytes)));
+          RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(bytes, operation.tag)));
           peer.chunks_sent = 1;
           pass.has_moved = true;
         }
@@ -101,7 +124,7 @@ Status Group::one_shot(std::span<float> data, const Operation& operation) {
         ASSIGN_OR_RETURN(peer.is_sent, peer.endpoint->poll_sends());
         pass.has_moved = pass.has_moved || peer.is_sent;
       }
-      if (!peer.is_held) RETURN_IF_ERROR(receive_one_shot(peer, bytes, pass));
+      if (!peer.is_held) RETURN_IF_ERROR(receive_one_shot(peer, operation, pass));
       if (!peer.is_sent || !peer.is_held) pass.note_waiting(*peer.endpoint);
     }
     return Status::ok();
@@ -116,11 +139,11 @@ Status Group::one_shot(std::span<float> data, const Operation& operation) {
   return Status::ok();
 }
 
-Status Group::receive_one_shot(PeerState& peer, size_t bytes, Pass& pass) {
+Status Group::receive_one_shot(PeerState& peer, const Operation& operation, Pass& pass) {
   ASSIGN_OR_RETURN(const auto slot, peer.endpoint->poll_receive());
   if (!slot.has_value()) return Status::ok();
-  RETURN_IF_ERROR(fabric::check_slot_of_message(
-      *peer.endpoint, *slot, {.is_first = true, .left = bytes, .left_max = bytes}));
+  RETURN_IF_ERROR(fabric::check_slot_of_message(*peer.endpoint, *slot,
+                                                expected_message(operation.bytes, operation.tag)));
   peer.held = *slot;
   peer.is_held = true;
   pass.has_moved = true;
@@ -134,6 +157,7 @@ struct Group::Shards {
   size_t ranks = 0;
   size_t own = 0;
   size_t reduced = 0;  // chunks of the own shard that are summed
+  uint32_t tag = 0;
 
   std::span<float> shard(size_t index) const {
     const size_t grains = (data.size() + kShardGrain - 1) / kShardGrain;
@@ -163,7 +187,8 @@ Status Group::scatter_and_gather(std::span<float> data, const Operation& operati
                 .chunk_elements = slot_bytes / sizeof(float),
                 .ranks = static_cast<size_t>(size()),
                 .own = static_cast<size_t>(rank()),
-                .reduced = 0};
+                .reduced = 0,
+                .tag = operation.tag};
   return complete(operation, [&](Pass& pass) -> Status {
     for (PeerState& peer : peers_) {
       if (!peer.is_sent) RETURN_IF_ERROR(send_chunks(peer, shards, pass));
@@ -187,7 +212,7 @@ Status Group::send_chunks(PeerState& peer, Shards& shards, Pass& pass) {
     ASSIGN_OR_RETURN(const auto slot, peer.endpoint->try_acquire_send());
     if (!slot.has_value()) return Status::ok();
     std::memcpy(slot->payload.data(), chunk.data(), chunk.size_bytes());
-    RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(chunk.size_bytes())));
+    RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(chunk.size_bytes(), shards.tag)));
     ++peer.chunks_sent;
     pass.has_moved = true;
   }
@@ -209,8 +234,8 @@ Status Group::receive_chunks(PeerState& peer, Shards& shards, Pass& pass) {
     const std::span<float> chunk = is_scatter ? shards.chunk(shards.own, shards.reduced)
                                               : shards.chunk(from, peer.chunks_received);
     const size_t bytes = chunk.size_bytes();
-    RETURN_IF_ERROR(fabric::check_slot_of_message(
-        *peer.endpoint, *slot, {.is_first = true, .left = bytes, .left_max = bytes}));
+    RETURN_IF_ERROR(
+        fabric::check_slot_of_message(*peer.endpoint, *slot, expected_message(bytes, shards.tag)));
     pass.has_moved = true;
     if (is_scatter) {
       peer.held = *slot;
@@ -246,13 +271,12 @@ Status Group::reduce_chunk(Shards& shards, Pass& pass) {
 
 // Runs transfers_ to their end.
 Status Group::exchange(const Operation& operation) {
-  return fabric::exchange(transfers_, operation.name,
-                          {.spin = fabric_.spin(), .deadline = operation.deadline});
+  return fabric::exchange(transfers_, operation.name, wait_policy(operation));
 }
 
 Status Group::all_gather(const RankParts& parts, const Deadline& deadline) {
   CHECK(parts.bytes_by_rank.size() == static_cast<size_t>(size()));
-  const Operation operation{.name = "all_gather", .bytes = parts.all.size(), .deadline = deadline};
+  const Operation operation = begin(Kind::kAllGather, parts.all.size(), deadline);
   return run(operation, [&] {
     size_t begin = 0;
     size_t next = 0;
@@ -276,11 +300,10 @@ Status Group::all_gather(const RankParts& parts, const Deadline& deadline) {
 
 Status Group::broadcast(std::span<std::byte> data, int root, const Deadline& deadline) {
   CHECK(root >= 0 && root < size());
-  const Operation operation{.name = "broadcast", .bytes = data.size(), .deadline = deadline};
+  const Operation operation = begin(Kind::kBroadcast, data.size(), deadline);
   return run(operation, [&] {
     if (rank() != root) {
-      return fabric::receive_message_into(fabric_.endpoint(root), data,
-                                          {.spin = fabric_.spin(), .deadline = deadline});
+      return fabric::receive_message_into(fabric_.endpoint(root), data, wait_policy(operation));
     }
     for (size_t i = 0; i < peers_.size(); ++i) {
       transfers_[i] = {.endpoint = peers_[i].endpoint, .send = data, .receive = {}};
@@ -296,11 +319,10 @@ Status Group::broadcast_message(std::vector<std::byte>& message, int root,
     CHECK(message.size() <= kMessageBytesMax);
     return broadcast(message, root, deadline);
   }
-  const Operation operation{.name = "broadcast", .bytes = 0, .deadline = deadline};
+  const Operation operation = begin(Kind::kBroadcast, 0, deadline);
   return run(operation, [&]() -> Status {
-    ASSIGN_OR_RETURN(message,
-                     fabric::receive_message(fabric_.endpoint(root), kMessageBytesMax,
-                                             {.spin = fabric_.spin(), .deadline = deadline}));
+    ASSIGN_OR_RETURN(message, fabric::receive_message(fabric_.endpoint(root), kMessageBytesMax,
+                                                      wait_policy(operation)));
     counters_.bytes += message.size();
     return Status::ok();
   });
@@ -310,11 +332,11 @@ Status Group::gather(const Gather& gather, const Deadline& deadline) {
   CHECK(gather.root >= 0 && gather.root < size());
   const bool is_root = rank() == gather.root;
   const size_t total = is_root ? gather.parts.all.size() : gather.mine.size();
-  const Operation operation{.name = "gather", .bytes = total, .deadline = deadline};
+  const Operation operation = begin(Kind::kGather, total, deadline);
   return run(operation, [&] {
     if (!is_root) {
       return fabric::send_message(fabric_.endpoint(gather.root), gather.mine,
-                                  {.spin = fabric_.spin(), .deadline = deadline});
+                                  wait_policy(operation));
     }
     CHECK(gather.parts.bytes_by_rank.size() == static_cast<size_t>(size()));
     size_t begin = 0;
@@ -339,7 +361,7 @@ Status Group::gather(const Gather& gather, const Deadline& deadline) {
 }
 
 Status Group::barrier(const Deadline& deadline) {
-  const Operation operation{.name = "barrier", .bytes = 0, .deadline = deadline};
+  const Operation operation = begin(Kind::kBarrier, 0, deadline);
   return run(operation, [&] {
     for (size_t i = 0; i < peers_.size(); ++i) {
       transfers_[i] = {.endpoint = peers_[i].endpoint,

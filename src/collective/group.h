@@ -106,8 +106,13 @@ class Group {
     std::string_view name;
     size_t bytes = 0;
     Deadline deadline;
+    uint32_t tag = 0;
   };
   struct Shards;
+
+  enum class Kind : uint32_t { kAllReduce = 1, kAllGather, kBroadcast, kGather, kBarrier };
+  Operation begin(Kind kind, size_t bytes, const Deadline& deadline) const;
+  fabric::WaitPolicy wait_policy(const Operation& operation) const;
 
   template <typename Body>
   Status run(const Operation& operation, const Body& body);
@@ -115,7 +120,7 @@ class Group {
   Status complete(const Operation& operation, const MakePass& make_pass);
   void reset_peers();
   Status one_shot(std::span<float> data, const Operation& operation);
-  Status receive_one_shot(PeerState& peer, size_t bytes, Pass& pass);
+  Status receive_one_shot(PeerState& peer, const Operation& operation, Pass& pass);
   Status scatter_and_gather(std::span<float> data, const Operation& operation);
   Status send_chunks(PeerState& peer, Shards& shards, Pass& pass);
   Status receive_chunks(PeerState& peer, Shards& shards, Pass& pass);
@@ -125,6 +130,7 @@ class Group {
   fabric::Fabric& fabric_;
   GroupOptions options_;
   Counters counters_;
+  uint32_t sequence_ = 0;  // of operations; all ranks count alike
   // Scratch, sized once.
   std::vector<PeerState> peers_;             // without the own rank
   std::vector<fabric::Transfer> transfers_;  // as peers_

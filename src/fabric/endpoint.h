@@ -60,6 +60,7 @@ struct SlotNote {
   uint32_t bytes = 0;         // of payload in use
   bool is_first = true;       // the first slot of its message
   uint64_t message_left = 0;  // bytes of the message from this slot on
+  uint32_t tag = 0;           // what the message is for, as sender and receiver agree
 };
 
 // A slot that arrived; the payload stays valid until it is released.

@@ -18,7 +18,7 @@ struct InProcessOptions {
   int size = 2;
   LinkKind link = LinkKind::kShm;
   FabricOptions fabric;
-  TcpTuning tuning;
+  TcpTuning tuning{};
   HostPort listen{.host = "127.0.0.1", .port = 0};  // of rank 0, for TCP
 };
 

@@ -27,7 +27,8 @@ Result<bool> OutgoingMessage::progress() {
     if (bytes > 0) std::memcpy(slot->payload.data(), left_.data(), bytes);
     const SlotNote note{.bytes = static_cast<uint32_t>(bytes),
                         .is_first = slots_posted_ == 0,
-                        .message_left = left_.size()};
+                        .message_left = left_.size(),
+                        .tag = tag_};
     RETURN_IF_ERROR(endpoint_.post_send(*slot, note));
     ++slots_posted_;
     left_ = left_.subspan(bytes);
@@ -41,6 +42,10 @@ Status check_slot_of_message(Endpoint& endpoint, const ReceivedSlot& slot,
   const SlotNote& note = slot.note;
   if (note.is_first != expected.is_first) {
     return endpoint.fail("began a message in the middle of another one, or sent no beginning");
+  }
+  if (note.tag != expected.tag) {
+    return endpoint.fail("is in another operation (its tag is " + std::to_string(note.tag) +
+                         ", ours is " + std::to_string(expected.tag) + ")");
   }
   if (expected.left.has_value() && note.message_left != *expected.left) {
     return endpoint.fail("sent a message of " + std::to_string(note.message_left) +
@@ -59,7 +64,8 @@ Status check_slot_of_message(Endpoint& endpoint, const ReceivedSlot& slot,
 }
 
 Status IncomingMessage::accept(const ReceivedSlot& slot) {
-  MessageExpectation expected{.is_first = !has_started_, .left = {}, .left_max = bytes_max_};
+  MessageExpectation expected{
+      .is_first = !has_started_, .left = {}, .left_max = bytes_max_, .tag = tag_};
   if (has_started_) expected.left = expected_left_;
   if (!has_started_ && is_exact_) expected.left = buffer_.size();
   RETURN_IF_ERROR(check_slot_of_message(endpoint_, slot, expected));
@@ -200,12 +206,12 @@ Status exchange(std::span<const Transfer> transfers, std::string_view operation,
     Pending& one = pending.emplace_back();
     one.endpoint = transfer.endpoint;
     if (transfer.send.has_value()) {
-      one.outgoing.emplace(*transfer.endpoint, *transfer.send);
+      one.outgoing.emplace(*transfer.endpoint, *transfer.send, wait.tag);
       one.is_sent = false;
       one.send_bytes = transfer.send->size();
     }
     if (transfer.receive.has_value()) {
-      one.incoming.emplace(*transfer.endpoint, *transfer.receive);
+      one.incoming.emplace(*transfer.endpoint, *transfer.receive, wait.tag);
       one.is_received = false;
       one.receive_bytes = transfer.receive->size();
     }
@@ -226,7 +232,7 @@ Status receive_message_into(Endpoint& endpoint, std::span<std::byte> buffer,
 
 Result<std::vector<std::byte>> receive_message(Endpoint& endpoint, size_t bytes_max,
                                                const WaitPolicy& wait) {
-  IncomingMessage incoming(endpoint, bytes_max);
+  IncomingMessage incoming(endpoint, bytes_max, wait.tag);
   Spinner spinner(wait.spin);
   while (true) {
     const size_t before = incoming.bytes_received();

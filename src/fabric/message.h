@@ -22,8 +22,8 @@ namespace shoal::fabric {
 // One message on its way out. Borrows endpoint and bytes.
 class OutgoingMessage {
  public:
-  OutgoingMessage(Endpoint& endpoint, std::span<const std::byte> bytes)
-      : endpoint_(endpoint), left_(bytes) {}
+  OutgoingMessage(Endpoint& endpoint, std::span<const std::byte> bytes, uint32_t tag)
+      : endpoint_(endpoint), left_(bytes), tag_(tag) {}
   // Posts what credits allow; true when all is posted and the transport holds it.
   Result<bool> progress();
   // Slots posted so far.
@@ -32,6 +32,7 @@ class OutgoingMessage {
  private:
   Endpoint& endpoint_;
   std::span<const std::byte> left_;
+  uint32_t tag_;
   bool is_posted_ = false;
   size_t slots_posted_ = 0;
 };
@@ -40,11 +41,15 @@ class OutgoingMessage {
 class IncomingMessage {
  public:
   // Of exactly buffer.size() bytes: another size breaks the group.
-  IncomingMessage(Endpoint& endpoint, std::span<std::byte> buffer)
-      : endpoint_(endpoint), buffer_(buffer), bytes_max_(buffer.size()), is_exact_(true) {}
+  IncomingMessage(Endpoint& endpoint, std::span<std::byte> buffer, uint32_t tag)
+      : endpoint_(endpoint),
+        buffer_(buffer),
+        bytes_max_(buffer.size()),
+        tag_(tag),
+        is_exact_(true) {}
   // Of up to bytes_max bytes, into a buffer that grows as they come.
-  IncomingMessage(Endpoint& endpoint, size_t bytes_max)
-      : endpoint_(endpoint), bytes_max_(bytes_max), is_exact_(false) {}
+  IncomingMessage(Endpoint& endpoint, size_t bytes_max, uint32_t tag)
+      : endpoint_(endpoint), bytes_max_(bytes_max), tag_(tag), is_exact_(false) {}
 
   // Takes what has arrived; true when the message is complete.
   Result<bool> progress();
@@ -60,6 +65,7 @@ class IncomingMessage {
   std::span<std::byte> buffer_;
   std::vector<std::byte> grown_;
   size_t bytes_max_;
+  uint32_t tag_;
   bool is_exact_;
   bool has_started_ = false;
   bool is_complete_ = false;
@@ -72,6 +78,7 @@ struct MessageExpectation {
   bool is_first = true;
   std::optional<uint64_t> left;  // exactly this many bytes are left, where it is known
   uint64_t left_max = 0;
+  uint32_t tag = 0;
 };
 
 // For readers in place: breaks the group when the slot is not what is expected.
@@ -95,6 +102,9 @@ struct Transfer {
 struct WaitPolicy {
   const SpinPolicy& spin;
   Deadline deadline;
+  // Of every message sent or awaited: another tag breaks the group, since sender and receiver are
+  // not in the same operation.
+  uint32_t tag = 0;
 };
 
 // Completes all transfers, at most one per endpoint, making progress on every one of them at once:

@@ -27,7 +27,7 @@ void encode_slot_header(const SlotHeader& header, std::span<std::byte, kSlotHead
   put(out, 24, header.message_left);
   put(out, 32, header.released);
   put(out, 40, header.flags);
-  put(out, 44, uint32_t{0});
+  put(out, 44, header.tag);
 }
 
 SlotHeader decode_slot_header(std::span<const std::byte, kSlotHeaderBytes> in) {
@@ -37,7 +37,8 @@ SlotHeader decode_slot_header(std::span<const std::byte, kSlotHeaderBytes> in) {
           .sequence = get<uint64_t>(in, 16),
           .message_left = get<uint64_t>(in, 24),
           .released = get<uint64_t>(in, 32),
-          .flags = get<uint32_t>(in, 40)};
+          .flags = get<uint32_t>(in, 40),
+          .tag = get<uint32_t>(in, 44)};
 }
 
 std::optional<std::string> find_slot_fault(const SlotHeader& header,

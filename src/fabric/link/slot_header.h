@@ -28,6 +28,7 @@ struct SlotHeader {
   uint64_t message_left = 0;
   uint64_t released = 0;  // receive slots released since the start, on links that send credits
   uint32_t flags = 0;
+  uint32_t tag = 0;  // see SlotNote
 };
 
 void encode_slot_header(const SlotHeader& header, std::span<std::byte, kSlotHeaderBytes> out);
@@ -46,7 +47,8 @@ std::optional<std::string> find_slot_fault(const SlotHeader& header,
 inline SlotNote note_of(const SlotHeader& header) {
   return {.bytes = header.bytes,
           .is_first = (header.flags & kFlagFirst) != 0,
-          .message_left = header.message_left};
+          .message_left = header.message_left,
+          .tag = header.tag};
 }
 
 }  // namespace shoal::fabric

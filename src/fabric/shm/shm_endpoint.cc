@@ -94,6 +94,7 @@ Status ShmEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
   header.bytes.store(note.bytes, std::memory_order_relaxed);
   header.message_left.store(note.message_left, std::memory_order_relaxed);
   header.flags.store(note.is_first ? kFlagFirst : 0, std::memory_order_relaxed);
+  header.tag.store(note.tag, std::memory_order_relaxed);
   header.sequence.store(sequence, std::memory_order_seq_cst);
   posted_ = sequence;
   ring_bell(kWantsSlots);
@@ -129,7 +130,8 @@ Result<std::optional<ReceivedSlot>> ShmEndpoint::poll_receive() {
                           .sequence = sequence,
                           .message_left = shared.message_left.load(std::memory_order_relaxed),
                           .released = 0,
-                          .flags = shared.flags.load(std::memory_order_relaxed)};
+                          .flags = shared.flags.load(std::memory_order_relaxed),
+                          .tag = shared.tag.load(std::memory_order_relaxed)};
   const SlotExpectation expected{
       .epoch = info().epoch, .sequence = due, .payload_bytes = info().slots.payload_bytes};
   if (const auto fault = find_slot_fault(header, expected); fault.has_value()) return fail(*fault);

@@ -47,6 +47,7 @@ struct alignas(64) ShmSlotHeader {
   std::atomic<uint32_t> magic;
   std::atomic<uint32_t> bytes;
   std::atomic<uint32_t> flags;
+  std::atomic<uint32_t> tag;
 };
 static_assert(sizeof(ShmSlotHeader) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

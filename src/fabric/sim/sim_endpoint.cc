@@ -34,7 +34,8 @@ Status SimEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
                           .sequence = posted_,
                           .message_left = note.message_left,
                           .released = 0,
-                          .flags = note.is_first ? kFlagFirst : 0};
+                          .flags = note.is_first ? kFlagFirst : 0,
+                          .tag = note.tag};
   const auto used = std::span(send_buffers_[slot.index]).first(note.bytes);
   network_.send_slot(outgoing(), {header, {used.begin(), used.end()}});
   return Status::ok();

@@ -175,7 +175,8 @@ Status TcpEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
                           .sequence = sequence,
                           .message_left = note.message_left,
                           .released = released_,
-                          .flags = note.is_first ? kFlagFirst : 0};
+                          .flags = note.is_first ? kFlagFirst : 0,
+                          .tag = note.tag};
   encode_slot_header(header, header_of(send_buffer(sequence)));
   send_bytes_[slot.index] = static_cast<uint32_t>(kSlotHeaderBytes + note.bytes);
   posted_ = sequence;

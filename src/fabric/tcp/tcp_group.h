@@ -27,7 +27,7 @@ struct TcpGroupOptions {
   UniqueFd listener;
   // Others: where rank 0 listens.
   HostPort rank0;
-  TcpTuning tuning;
+  TcpTuning tuning{};
   AcceptorOptions acceptor;
   // One connection and handshake may take this long.
   Nanoseconds connect_max{std::chrono::seconds(10)};

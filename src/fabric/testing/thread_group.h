@@ -19,8 +19,8 @@ struct ThreadGroupOptions {
   std::string maker = "shm";  // "shm", "tcp" or "sim"
   int size = 2;
   SlotClass slots{.payload_bytes = 4096, .count = 4};
-  TcpTuning tuning;
-  SimOptions sim;  // size and slots are overwritten
+  TcpTuning tuning{};
+  SimOptions sim{};  // size and slots are overwritten
 };
 
 class ThreadGroup {
