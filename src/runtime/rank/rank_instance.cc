@@ -62,8 +62,8 @@ Status RankInstance::load() {
   limits.tokens_max = options_.prefill_chunk;
   limits.outputs_max = kOutputsMax;
   limits.candidates_max = kCandidatesMax;
-  ASSIGN_OR_RETURN(decoder_, Decoder::create({model_.config, plan_.ranks[rank], *weights_,
-                                              *cache_, *pool_, group_},
+  ASSIGN_OR_RETURN(decoder_, Decoder::create({model_.config, plan_.ranks[rank], *weights_, *cache_,
+                                              *pool_, group_},
                                              limits));
   const size_t ranks = plan_.ranks.size();
   gathered_bytes_.resize(ranks);

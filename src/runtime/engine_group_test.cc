@@ -1,0 +1,334 @@
+// One engine over several ranks: threads of this process with real links between them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "fabric/in_process.h"
+#include "runtime/engine.h"
+#include "runtime/follower.h"
+#include "runtime/rank/rank_instance.h"
+#include "runtime/testing/local_cluster.h"
+#include "runtime/testing/test_model.h"
+
+namespace shoal::runtime {
+namespace {
+
+using testing::all_logits;
+using testing::ClusterOptions;
+using ::testing::HasSubstr;
+using testing::LocalCluster;
+using testing::max_difference;
+using testing::max_size;
+using testing::RandomModel;
+using testing::some_tokens;
+
+struct Layout {
+  uint32_t ranks = 1;
+  std::vector<double> weights;
+};
+
+// 4 heads on 2 KV heads: the third layout replicates KV heads, the others do not.
+const std::vector<Layout> kLayouts{{2, {}}, {2, {3, 1}}, {3, {}}, {4, {1, 2, 1, 1}}};
+
+ClusterOptions options_for(const Layout& layout, bool exact) {
+  ClusterOptions options;
+  options.ranks = layout.ranks;
+  options.weights = layout.weights;
+  options.engine.exact = exact;
+  return options;
+}
+
+template <typename T>
+T must(Result<T> result) {
+  CHECK_MSG(result.is_ok(), result.status().message().c_str());
+  return std::move(result).value();
+}
+
+Result<GenerateResult> answer(Engine& engine, std::vector<TokenId> prompt,
+                              GenerateRequest request) {
+  ASSIGN_OR_RETURN(request.session, engine.open_session());
+  request.prompt = prompt;
+  ASSIGN_OR_RETURN(GenerateResult result, engine.generate(request));
+  RETURN_IF_ERROR(engine.close_session(request.session));
+  return result;
+}
+
+class EngineGroupTest : public ::testing::Test {
+ protected:
+  const model::testing::TempFolder folder_;
+};
+
+TEST_F(EngineGroupTest, SeveralRanksGiveTheReferencesLogits) {
+  for (const char* name : {"smollm", "qwen2", "qwen3"}) {
+    const testing::Golden golden = testing::load_golden(name);
+    const auto model = testing::load_or_die(golden.paths.front());
+    for (const Layout& layout : kLayouts) {
+      if (layout.ranks > model->config.layers.front().heads) continue;
+      LocalCluster cluster(*model, options_for(layout, /*exact=*/true));
+      EXPECT_LT(max_difference(all_logits(cluster.engine(), golden.prompt), golden.logits), 1e-4)
+          << name << " on " << layout.ranks;
+      for (const Status& status : cluster.end()) EXPECT_TRUE(status.is_ok()) << status.message();
+    }
+  }
+}
+
+// Every type, with shards that begin and end inside the long blocks (ffn 512 on 3 ranks). Between
+// layouts only the order of float32 sums differs, and with it now and then the rounding of an
+// activation to 8 bits, of half a step: 1/254 of a block's largest value.
+TEST_F(EngineGroupTest, EveryTypeGivesTheSameLogitsOnAnyLayout) {
+  using tensor::DType;
+  for (const DType dtype : {DType::kF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                            DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+    RandomModel random;
+    random.dtype = dtype;
+    random.head_dim = 64;
+    random.ffn = 512;
+    const auto model = random.make(folder_);
+    const auto tokens = some_tokens(40, random.vocab);
+    for (const bool exact : {true, false}) {
+      LocalCluster one(*model, options_for({}, exact));
+      const auto expected = all_logits(one.engine(), tokens);
+      for (const Layout& layout : {Layout{2, {3, 1}}, Layout{3, {}}}) {
+        LocalCluster cluster(*model, options_for(layout, exact));
+        const double tolerance = exact ? 1e-5 : 0.02;
+        EXPECT_LT(max_difference(all_logits(cluster.engine(), tokens), expected),
+                  tolerance * max_size(expected))
+            << tensor::dtype_name(dtype) << " on " << layout.ranks << (exact ? " exact" : "");
+      }
+    }
+  }
+}
+
+TEST_F(EngineGroupTest, TheSameBitsInEveryRunOfOneLayout) {
+  RandomModel random;
+  random.dtype = tensor::DType::kQ4_0;
+  random.head_dim = 32;
+  const auto model = random.make(folder_);
+  const auto tokens = some_tokens(100, random.vocab);
+  for (const auto link : {fabric::LinkKind::kShm, fabric::LinkKind::kTcp}) {
+    std::vector<float> expected;
+    for (int run = 0; run < 3; ++run) {
+      ClusterOptions options = options_for({3, {}}, false);
+      options.link = link;
+      options.engine.threads = run == 1 ? 2 : 1;
+      LocalCluster cluster(*model, options);
+      const auto logits = all_logits(cluster.engine(), tokens, run == 2);
+      if (run == 0) expected = logits;
+      EXPECT_EQ(logits, expected) << "run " << run;
+    }
+  }
+}
+
+TEST_F(EngineGroupTest, AnswersAreThoseOfOneRankWhateverTheSampler) {
+  RandomModel random;
+  random.head_dim = 16;
+  const auto model = random.make(folder_);
+  std::vector<SamplingParams> samplers(7);
+  samplers[0].temperature = 0;
+  samplers[1].temperature = 0.7F;
+  samplers[2].top_k = 20;
+  samplers[3].top_p = 0.9F;
+  samplers[4].repetition_penalty = 1.2F;
+  samplers[5].logit_bias = {{7, 3.0F}};
+  samplers[6].top_k = 100;  // more than a summary holds
+  const auto prompt = some_tokens(25, random.vocab);
+  LocalCluster one(*model, options_for({}, true));
+  LocalCluster three(*model, options_for({3, {}}, true));
+  for (size_t i = 0; i < samplers.size(); ++i) {
+    GenerateRequest request;
+    request.sampling = samplers[i];
+    request.sampling.seed = 100 + i;
+    request.tokens_max = 30;
+    EXPECT_EQ(must(answer(three.engine(), prompt, request)).tokens,
+              must(answer(one.engine(), prompt, request)).tokens)
+        << "sampler " << i;
+  }
+  const EngineStats stats = three.engine().stats();
+  EXPECT_EQ(stats.nodes.size(), 3U);
+  EXPECT_GT(stats.collectives.operations, 0U);
+  EXPECT_GT(stats.collectives.bytes, 0U);
+  for (const Status& status : three.end()) EXPECT_TRUE(status.is_ok()) << status.message();
+}
+
+TEST_F(EngineGroupTest, SessionsOnAllRanksFollowThoseOfRankZero) {
+  const auto model = RandomModel().make(folder_);
+  ClusterOptions options = options_for({2, {}}, false);
+  options.context = 128;
+  LocalCluster cluster(*model, options);
+  Engine& engine = cluster.engine();
+  // Blocks go from session to session; a follower that kept one would run out of room.
+  for (int round = 0; round < 5; ++round) {
+    const SessionId a = must(engine.open_session());
+    const SessionId b = must(engine.open_session());
+    const auto tokens = some_tokens(64, 200);
+    const StepItem items[] = {{a, tokens}, {b, std::span(tokens).first(60)}};
+    ASSERT_TRUE(engine.step(items).is_ok());
+    EXPECT_EQ(engine.step({items, 1}).status().code(), StatusCode::kRequest) << "no block left";
+    ASSERT_TRUE(engine.truncate(b, 0).is_ok());
+    ASSERT_TRUE(engine.step({items, 1}).is_ok());
+    ASSERT_TRUE(engine.close_session(a).is_ok());
+    ASSERT_TRUE(engine.close_session(b).is_ok());
+  }
+  for (const Status& status : cluster.end()) EXPECT_TRUE(status.is_ok()) << status.message();
+}
+
+// Takes part in `commands` commands, then does `then`.
+std::function<Status(collective::Group&, const plan::Plan&, const EngineOptions&)> dies_after(
+    const model::Model& model, int commands, std::function<Status(collective::Group&)> then) {
+  return [&model, commands, then](collective::Group& group, const plan::Plan& plan,
+                                  const EngineOptions& options) -> Status {
+    ASSIGN_OR_RETURN(const auto instance, RankInstance::create(model, plan, group, options));
+    for (int i = 0; i < commands; ++i) RETURN_IF_ERROR(instance->follow().status());
+    return then(group);
+  };
+}
+
+TEST_F(EngineGroupTest, AFollowerThatLeavesInTheMiddleOfAnAnswerIsNamedAtOnce) {
+  const auto model = RandomModel().make(folder_);
+  for (const auto link : {fabric::LinkKind::kShm, fabric::LinkKind::kTcp}) {
+    ClusterOptions options = options_for({2, {}}, false);
+    options.link = link;
+    options.follower =
+        dies_after(*model, 8, [](collective::Group&) { return Status::request("gone"); });
+    LocalCluster cluster(*model, options);
+    GenerateRequest request;
+    request.tokens_max = 100;
+    const auto start = std::chrono::steady_clock::now();
+    const auto result = answer(cluster.engine(), some_tokens(10, 200), request);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    ASSERT_FALSE(result.is_ok());
+    EXPECT_EQ(result.status().code(), StatusCode::kGroup);
+    EXPECT_THAT(result.status().message(), HasSubstr("node-1"));
+    EXPECT_LT(took.count(), 2.0);
+    EXPECT_EQ(cluster.engine().open_session().status().message(), result.status().message())
+        << "the engine stays broken, with the same cause";
+  }
+}
+
+TEST_F(EngineGroupTest, AFollowerThatHangsIsEndedByTheStepDeadline) {
+  const auto model = RandomModel().make(folder_);
+  ClusterOptions options = options_for({2, {}}, false);
+  options.engine.step_deadline = std::chrono::milliseconds(300);
+  options.follower = dies_after(*model, 4, [](collective::Group&) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return Status::request("late");
+  });
+  LocalCluster cluster(*model, options);
+  GenerateRequest request;
+  request.tokens_max = 100;
+  const auto result = answer(cluster.engine(), some_tokens(10, 200), request);
+  EXPECT_EQ(result.status().code(), StatusCode::kGroup);
+  EXPECT_THAT(result.status().message(), HasSubstr("node-1"));
+}
+
+TEST_F(EngineGroupTest, ALoadThatFailsOnOneRankIsReportedByName) {
+  const auto model = RandomModel().make(folder_);
+  ClusterOptions options = options_for({3, {}}, false);
+  options.follower = [&](collective::Group& group, const plan::Plan& plan,
+                         const EngineOptions& engine) {
+    EngineOptions changed = engine;
+    if (group.rank() == 2) changed.sessions_max = 0;
+    return run_follower(*model, plan, group, changed);
+  };
+  LocalCluster cluster(*model, options);
+  EXPECT_EQ(cluster.status().code(), StatusCode::kRequest);
+  EXPECT_THAT(cluster.status().message(), HasSubstr("node-2: 0 sessions"));
+  const auto followers = cluster.end();
+  EXPECT_TRUE(followers[0].is_ok()) << "it is told to end: " << followers[0].message();
+  EXPECT_EQ(followers[1].code(), StatusCode::kRequest);
+}
+
+TEST_F(EngineGroupTest, RanksWithDifferentModelsAreToldApart) {
+  const auto model = RandomModel().make(folder_);
+  const model::testing::TempFolder other_folder;
+  RandomModel random;
+  random.ffn = 128;
+  const auto other = random.make(other_folder);
+  ClusterOptions options = options_for({2, {}}, false);
+  options.follower = [&](collective::Group& group, const plan::Plan&, const EngineOptions& engine) {
+    plan::PlanRequest request;
+    request.ranks = 2;
+    request.context = 256;
+    const auto plan =
+        must(plan::make_plan(other->config, plan::weight_bytes(other->tensors), request));
+    return run_follower(*other, plan, group, engine);
+  };
+  LocalCluster cluster(*model, options);
+  EXPECT_EQ(cluster.status().code(), StatusCode::kGroup);
+  EXPECT_THAT(cluster.status().message(), HasSubstr("node-1: it holds another model"));
+}
+
+TEST_F(EngineGroupTest, AFollowerRefusesCommandsThatDoNotFitItsState) {
+  const auto model = RandomModel().make(folder_);
+  // Rank 0 is this test: it reports, then sends bytes of its own.
+  const auto follower_says = [&](const std::function<void(std::vector<std::byte>*)>& write) {
+    auto fabrics =
+        must(fabric::make_in_process_group({}, Deadline::after(std::chrono::seconds(30))));
+    plan::PlanRequest request;
+    request.ranks = 2;
+    request.context = 64;
+    const auto plan =
+        must(plan::make_plan(model->config, plan::weight_bytes(model->tensors), request));
+    Status status;
+    std::thread follower([&] {
+      collective::Group group(*fabrics[1]);
+      status = run_follower(*model, plan, group, {});
+    });
+    collective::Group group(*fabrics[0]);
+    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+    std::vector<std::byte> mine(kReportBytes);
+    std::vector<std::byte> all(2 * kReportBytes);
+    const std::vector<size_t> sizes(2, kReportBytes);
+    CHECK(group.gather({mine, {all, sizes}, 0}, deadline).is_ok());
+    std::vector<std::byte> message;
+    write(&message);
+    CHECK(group.broadcast_message(message, 0, deadline).is_ok());
+    follower.join();
+    return status;
+  };
+  const auto step = [](const BatchItem& item, size_t floats) {
+    return [item, floats](std::vector<std::byte>* message) {
+      Command command;
+      command.number = 1;
+      command.items = {item};
+      encode_command(command, std::vector<float>(floats), message);
+    };
+  };
+  const auto expect_refused = [&](const Status& status, const char* why) {
+    EXPECT_EQ(status.code(), StatusCode::kGroup);
+    EXPECT_THAT(status.message(), HasSubstr(why));
+    EXPECT_THAT(status.message(), HasSubstr("rank 0"));
+  };
+  expect_refused(follower_says([](auto* message) { message->resize(5); }), "needs");
+  expect_refused(follower_says(step({0, 0, 1}, 64)), "not open");
+  expect_refused(follower_says(step({0, 0, 1}, 63)), "bytes of activations");
+  expect_refused(follower_says(step({1000, 0, 1}, 64)), "not open");
+  expect_refused(follower_says(step({0, 0, 1U << 30}, 64)), "tokens");
+  expect_refused(follower_says([](auto* message) {
+                   Command command;
+                   command.op = Op::kFetchLogits;
+                   command.number = 1;
+                   encode_command(command, {}, message);
+                 }),
+                 "no such logits");
+  expect_refused(follower_says([](auto* message) {
+                   Command command;
+                   command.op = Op::kOpen;
+                   command.session = 16;
+                   command.number = 1;
+                   encode_command(command, {}, message);
+                 }),
+                 "cannot be opened");
+  expect_refused(follower_says([](auto* message) {
+                   Command command;
+                   command.op = Op::kOpen;
+                   command.number = 7;
+                   encode_command(command, {}, message);
+                 }),
+                 "command 7 came after command 0");
+}
+
+}  // namespace
+}  // namespace shoal::runtime
