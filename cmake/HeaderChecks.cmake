@@ -22,6 +22,8 @@ function(shoal_header_checks)
   endforeach()
   add_library(header_checks OBJECT EXCLUDE_FROM_ALL ${sources})
   target_compile_options(header_checks PRIVATE -O0 -g0)
+  # What src/text/CMakeLists.txt defines for its tests.
+  target_compile_definitions(header_checks PRIVATE SHOAL_TEXT_TESTDATA="")
   target_link_libraries(header_checks PRIVATE shoal_flags GTest::gmock)
   foreach(module IN LISTS ARG_MODULES)
     if(TARGET shoal_${module})
