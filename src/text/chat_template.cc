@@ -36,6 +36,7 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sourc
 Result<std::string> ChatTemplate::render(std::string_view request_json, std::time_t now) const {
   ShoalBuffer text{};
   ShoalBuffer error{};
+  const RustCall call;
   const int code =
       shoal_template_render(impl_.get(), borrow(request_json), int64_t{now}, &text, &error);
   if (code == SHOAL_TEXT_REFUSED) return Status::request(std::string(kRefusal) + take(error));

@@ -253,6 +253,9 @@ TEST(ChatTemplate, ThatNeverEndsIsStopped) {
       "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}"
       "{% endfor %}{% endfor %}{% endfor %}");
   EXPECT_THAT(status.message(), HasSubstr("fuel"));
+  const Status large =
+      failure("{% set x = 'a' * 1000000 %}{% for a in range(1000) %}{{ x }}{% endfor %}");
+  EXPECT_THAT(large.message(), HasSubstr("larger than 64 MiB"));
   const Status recursion = failure("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
   EXPECT_THAT(recursion.message(), HasSubstr("recursion"));
 }

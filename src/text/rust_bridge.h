@@ -10,7 +10,44 @@
 #include "base/status.h"
 #include "text/rust/shoal_text.h"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SHOAL_TEXT_THREAD_SANITIZER
+#endif
+#endif
+
+#ifdef SHOAL_TEXT_THREAD_SANITIZER
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
+#endif
+
 namespace shoal::text {
+
+// Around a call into Rust that many threads may make at once. The thread sanitizer sees its heap
+// and copies but not its locks, and would take what they guard for a race; Rust rules races out
+// itself.
+class RustCall {
+ public:
+#ifdef SHOAL_TEXT_THREAD_SANITIZER
+  RustCall() {
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~RustCall() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+#else
+  RustCall() {}   // NOLINT(modernize-use-equals-default): not trivial, so never unused
+  ~RustCall() {}  // NOLINT(modernize-use-equals-default)
+#endif
+  RustCall(const RustCall&) = delete;
+  RustCall& operator=(const RustCall&) = delete;
+};
 
 inline ShoalText borrow(std::string_view text) {
   // A null pointer means "not given", which an empty text is not.

@@ -27,6 +27,7 @@ Result<std::vector<int32_t>> encode_with(const ShoalTokenizer* tokenizer, std::s
                                          bool parse_special, int ends) {
   ShoalIds ids{};
   ShoalBuffer error{};
+  const RustCall call;
   const int code =
       shoal_tokenizer_encode(tokenizer, borrow(text), parse_special ? 1 : 0, ends, &ids, &error);
   if (code != SHOAL_TEXT_OK) return failure(code, error);

@@ -1,8 +1,8 @@
 //! A tokenizer from a tokenizer.json.
 //!
-//! The file's parts go to the crate as they are, except that control tokens are taken out of the merging
-//! model (text from a user must never become one) and that the bytes of each token are worked out
-//! once from the decoder that the file names.
+//! The file's parts go to the crate as they are, except that control tokens are taken out of the
+//! merging model (text from a user must never become one) and that the bytes of each token are
+//! worked out once from the decoder that the file names.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,9 @@
 //! Tokenizers and chat templates behind a small C interface (`shoal_text.h`).
 //!
-//! The work is done by the crates that models are published against: `tokenizers` splits and merges,
-//! `minijinja` renders. What is here joins them: building a tokenizer from a tokenizer.json or from
-//! the vocabulary of a model file, and giving templates the Python manners they were written for.
+//! The work is done by the crates that models are published against: `tokenizers` splits and
+//! merges, `minijinja` renders. What is here joins them: building a tokenizer from a tokenizer.json
+//! or from the vocabulary of a model file, and giving templates the Python manners they were
+//! written for.
 
 mod byte_level;
 mod error;

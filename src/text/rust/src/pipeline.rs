@@ -1,8 +1,9 @@
 //! ShoalTokenizer: the chain from text to ids, the same for every source of a tokenizer.
 //!
-//! Added tokens are cut out first, then the rest is normalized, cut by the pre-tokenizer and merged by
-//! the model: the order of the tokenizers crate. Added tokens are kept twice, with the control tokens and
-//! without, so that text from a user can be encoded in which a control token is only its characters.
+//! Added tokens are cut out first, then the rest is normalized, cut by the pre-tokenizer and merged
+//! by the model: the order of the tokenizers crate. Added tokens are kept twice, with the control
+//! tokens and without, so that text from a user can be encoded in which a control token is only its
+//! characters.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

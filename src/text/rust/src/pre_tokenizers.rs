@@ -1,8 +1,8 @@
 //! The splitting rules behind the names in `tokenizer.ggml.pre`.
 //!
-//! A model file names the rules by which a text is cut before merging and does not hold them. Each entry
-//! states the rules of the tokenizer.json that the named model was published with, in Oniguruma's syntax,
-//! since that is the engine which the reference runs them on.
+//! A model file names the rules by which a text is cut before merging and does not hold them. Each
+//! entry states the rules of the tokenizer.json that the named model was published with, in
+//! Oniguruma's syntax, since that is the engine which the reference runs them on.
 
 use tokenizers::normalizers::unicode::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;

@@ -1,6 +1,7 @@
 //! ShoalTemplate: a chat template, parsed once and rendered as transformers does.
 
 use std::error::Error as _;
+use std::io::Write;
 
 use minijinja::value::Value;
 use minijinja::{Environment, Error};
@@ -13,9 +14,12 @@ use crate::template_source::rewrite;
 
 const NAME: &str = "chat";
 
-/// Steps that one rendering may take. A turn of a conversation takes hundreds, so this is enough for tens of
-/// thousands of turns, and a template that never ends is stopped within seconds.
+/// Steps that one rendering may take. A turn of a conversation takes hundreds, so this is enough
+/// for tens of thousands of turns, and a template that never ends is stopped within seconds.
 const STEPS_MAX: u64 = 20_000_000;
+
+/// The largest prompt that a rendering may write: tens of millions of tokens.
+const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
 /// Variable names and texts of special tokens; undefined where there is no text.
 pub type SpecialTexts<'a> = [(&'static str, Option<&'a str>); 4];
@@ -46,7 +50,8 @@ impl ShoalTemplate {
         let request = messages::parse(request)?;
         let null_content = messages::has_null_content(&request);
         match self.render_once(&request, now) {
-            // Python's string addition fails on None, and a content of null must not fail a request.
+            // Python's string addition fails on None, and a content of null must not fail a
+            // request.
             Err(TextError::Input(_)) if null_content => {
                 self.render_once(&messages::without_null_content(request), now)
             }
@@ -76,19 +81,43 @@ impl ShoalTemplate {
                 .map(|(name, value)| (name.as_str(), Value::from_serialize(value))),
         );
         let template = self.env.get_template(NAME).map_err(|e| describe(&e))?;
+        let mut output = BoundedOutput(Vec::new());
         template
-            .render(variables.into_iter().collect::<Value>())
-            .map_err(|e| describe(&e))
+            .render_to_write(variables.into_iter().collect::<Value>(), &mut output)
+            .map_err(|e| describe(&e))?;
+        String::from_utf8(output.0).map_err(|e| TextError::input(e.to_string()))
+    }
+}
+
+/// Takes what a template writes, up to the bound.
+struct BoundedOutput(Vec<u8>);
+
+impl Write for BoundedOutput {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if bytes.len() > OUTPUT_BYTES_MAX - self.0.len() {
+            return Err(std::io::Error::other(format!(
+                "the prompt is larger than {} MiB",
+                OUTPUT_BYTES_MAX >> 20
+            )));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
 /// The template's own words when it refuses, else what went wrong in which line.
 fn describe(error: &Error) -> TextError {
     let mut cause = error.source();
+    let mut root = String::new();
     while let Some(source) = cause {
         if let Some(refusal) = source.downcast_ref::<Refusal>() {
             return TextError::Refused(refusal.0.clone());
         }
+        root = format!(": {source}");
         cause = source.source();
     }
     let place = error
@@ -98,5 +127,5 @@ fn describe(error: &Error) -> TextError {
         || error.kind().to_string(),
         |detail| format!("{}: {detail}", error.kind()),
     );
-    TextError::input(format!("chat template: {place}{detail}"))
+    TextError::input(format!("chat template: {place}{detail}{root}"))
 }

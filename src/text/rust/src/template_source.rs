@@ -1,13 +1,13 @@
 //! Rewrites what the template engine does not know into what it does.
 //!
-//! `{% generation %} ... {% endgeneration %}` marks the assistant's text for training; for rendering it
-//! is a block with a scope of its own, which is what `{% with %}` is. Only the word inside the tag is
-//! replaced, so dashes, line numbers and everything else stay.
+//! `{% generation %} ... {% endgeneration %}` marks the assistant's text for training; for
+//! rendering it is a block with a scope of its own, which is what `{% with %}` is. Only the word
+//! inside the tag is replaced, so dashes, line numbers and everything else stay.
 
 use std::borrow::Cow;
 
-/// The end of the expression, statement or comment that starts at `open`, after its closing mark; text in quotes does
-/// not close it. None when it is never closed: the engine will say so.
+/// The end of the expression, statement or comment that starts at `open`, after its closing mark;
+/// text in quotes does not close it. None when it is never closed: the engine will say so.
 fn end_of_tag(source: &str, open: usize, close: &str, quotes: bool) -> Option<usize> {
     let bytes = source.as_bytes();
     let mut at = open;

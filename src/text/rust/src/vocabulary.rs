@@ -53,8 +53,8 @@ pub fn build(mut vocabulary: Vocabulary) -> Result<ShoalTokenizer> {
     Ok(ShoalTokenizer::new(parts))
 }
 
-/// The kinds of a file that does not give them: everything is ordinary but the special ids and, with
-/// SentencePiece, the tokens that are spelled like bytes.
+/// The kinds of a file that does not give them: everything is ordinary but the special ids and,
+/// with SentencePiece, the tokens that are spelled like bytes.
 pub fn default_kinds(model: &str, tokens: &[String], special: &[Option<u32>]) -> Vec<Kind> {
     let is_byte = |text: &str| model == "llama" && fallback_byte(text).is_some();
     let mut kinds: Vec<Kind> = tokens
@@ -223,7 +223,8 @@ fn sentencepiece_parts(vocabulary: &Vocabulary) -> Result<Parts> {
     let add_prefix = vocabulary.add_space_prefix.unwrap_or(true);
     let mut steps: Vec<NormalizerWrapper> = Vec::new();
     if add_prefix {
-        // Before every stretch of text, also after a control token: the files carry no other switch.
+        // Before every stretch of text, also after a control token: the files carry no other
+        // switch.
         steps.push(Prepend::new(SPACE.to_owned()).into());
     }
     let replace = Replace::new(" ", SPACE).map_err(|e| TextError::input(e.to_string()))?;
