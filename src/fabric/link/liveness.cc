@@ -70,7 +70,7 @@ Result<std::optional<LivenessFrame>> LivenessParser::next() {
     return Status::group("a frame of an impossible length");
   }
   if (reader.left() < bytes) return std::optional<LivenessFrame>();
-  LivenessFrame frame{.type = static_cast<LivenessFrameType>(type), .culprit = 0, .text = {}};
+  LivenessFrame frame{.type = static_cast<LivenessFrameType>(type)};
   if (is_failed) {
     frame.culprit = *reader.read<uint32_t>();
     frame.text = printable(*reader.read_bytes(bytes - 4));
@@ -121,8 +121,7 @@ LivenessMonitor::~LivenessMonitor() {
     return;
   }
   for (const auto& peer : peers_) {
-    if (peer->is_open)
-      send_frame(*peer, {.type = LivenessFrameType::kGoodbye, .culprit = 0, .text = {}});
+    if (peer->is_open) send_frame(*peer, {.type = LivenessFrameType::kGoodbye});
   }
 }
 
@@ -225,7 +224,7 @@ void LivenessMonitor::judge_closed() {
 void LivenessMonitor::beat() {
   for (const auto& peer : peers_) {
     if (!peer->is_open) continue;
-    send_frame(*peer, {.type = LivenessFrameType::kBeat, .culprit = 0, .text = {}});
+    send_frame(*peer, {.type = LivenessFrameType::kBeat});
     judge_silence(*peer);
   }
   judge_suspicions();

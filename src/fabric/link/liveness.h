@@ -29,7 +29,7 @@ enum class LivenessFrameType : uint32_t { kBeat = 1, kFailed = 2, kGoodbye = 3 }
 struct LivenessFrame {
   LivenessFrameType type = LivenessFrameType::kBeat;
   uint32_t culprit = 0;  // kFailed
-  std::string text;      // kFailed: printable
+  std::string text{};    // kFailed: printable
 };
 
 std::vector<std::byte> encode_liveness_frame(const LivenessFrame& frame);
