@@ -88,6 +88,26 @@ void prefill(benchmark::State& state, DType type, KernelPath path) {
       benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+// GB/s of the file's bytes, packed at load.
+void pack(benchmark::State& state, DType type) {
+  const std::vector<std::byte> bytes = make_weights(type, kPrefillRows);
+  const MatrixView view{type, kPrefillRows, kCols, bytes};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        PackedMatrix::pack(view, Shard::whole(view), best_kernel_path()).value().bytes());
+  }
+  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(bytes.size()) * 1e-9,
+                                              benchmark::Counter::kIsIterationInvariantRate);
+}
+
+// An empty step with one barrier.
+void step(benchmark::State& state) {
+  auto pool = std::move(WorkerPool::create({.workers = static_cast<int>(state.range(0))})).value();
+  for (auto _ : state) {
+    pool->run([](Worker& me) { me.barrier(); });
+  }
+}
+
 void attend(benchmark::State& state, int64_t context, int64_t tokens) {
   const KvLayout layout{.kv_heads = 4, .head_dim = 64};
   const AttentionParams params{.query_heads = 32, .group_size = 8, .scale = 0.125F};
@@ -141,6 +161,12 @@ void add_benchmarks() {
           ->MinTime(0.3);
     }
   }
+  for (int i = 0; i < 11; ++i) {
+    const auto type = static_cast<DType>(i);
+    benchmark::RegisterBenchmark(fmt::format("pack/{}", dtype_name(type)).c_str(), pack, type)
+        ->Unit(benchmark::kMillisecond);
+  }
+  benchmark::RegisterBenchmark("step", step)->Arg(1)->Arg(2)->UseRealTime();
   benchmark::RegisterBenchmark("attention/decode/4096", attend, 4096, 1);
   benchmark::RegisterBenchmark("attention/decode/128", attend, 128, 1);
   benchmark::RegisterBenchmark("attention/prefill/512", attend, 512, 512);
