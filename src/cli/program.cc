@@ -11,6 +11,27 @@ namespace {
 
 constexpr size_t kOptionColumns = 34;
 
+// Help as the manual has it: a value's name without the words of its checks, the default behind the
+// description.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_positional() || option->get_items_expected_max() == 0) return {};
+    const std::string value = option->get_type_name();
+    return " " + value.substr(0, value.find(':'));
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string value = option->get_default_str();
+    return option->get_description() + (value.empty() ? "" : fmt::format(" (default: {})", value));
+  }
+};
+
+// CLI11 puts the command's own name behind what it is given.
+std::string help_of(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return command.help(parent == nullptr ? "" : full_name(*parent));
+}
+
 std::string version_text() {
   std::string text = fmt::format("shoal {} ({}, {}, {}, {}", kBuildVersion, kBuildCommit,
                                  kBuildType, kBuildCompiler, kBuildTarget);
@@ -29,7 +50,9 @@ Program::Program(Console& console)
     : console_(console), root_("Joins several machines into one machine for AI", "shoal") {
   root_.set_version_flag("--version", version_text(), "Show the version and how it was built");
   root_.set_help_flag("-h,--help", "Show this help");
-  root_.get_formatter()->column_width(kOptionColumns);
+  const auto formatter = std::make_shared<HelpFormatter>();  // shared: CLI11 asks for it
+  formatter->column_width(kOptionColumns);
+  root_.formatter(formatter);
   root_.require_subcommand(0, 1);
   root_.footer(
       "Start with:\n"
@@ -59,7 +82,7 @@ int Program::parse(int argc, char** argv) {
     root_.parse(argc, argv);
     return 0;
   } catch (const CLI::CallForHelp&) {
-    console_.out.write(chosen().help(full_name(chosen())));
+    console_.out.write(help_of(chosen()));
   } catch (const CLI::CallForAllHelp&) {
     console_.out.write(root_.help("", CLI::AppFormatMode::All));
   } catch (const CLI::CallForVersion& version) {
@@ -85,7 +108,7 @@ int Program::run(int argc, char** argv) {
     if (app == &command) action = &candidate;
   }
   if (action == nullptr) {
-    console_.out.write(command.help(full_name(command)));
+    console_.out.write(help_of(command));
     return 0;
   }
   init_logging("shoal");

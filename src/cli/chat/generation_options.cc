@@ -1,5 +1,6 @@
 #include "cli/chat/generation_options.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <charconv>

@@ -3,12 +3,15 @@
 // Thread rule: values.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "runtime/sampler.h"
+
+namespace CLI {
+class App;
+}
 
 namespace shoal::cli {
 

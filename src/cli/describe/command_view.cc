@@ -1,5 +1,6 @@
 #include "cli/describe/command_view.h"
 
+#include <CLI/CLI.hpp>
 #include <sstream>
 
 namespace shoal::cli {

@@ -4,9 +4,12 @@
 // of them drifts. Thread rule: values.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace shoal::cli {
 

@@ -1,5 +1,6 @@
 #include "cli/support/model_setup.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -5,7 +5,6 @@
 // Thread rule: the main thread, which must outlive it (local nodes end with that thread).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
@@ -19,6 +18,10 @@
 #include "model/store.h"
 #include "plan/plan.h"
 #include "runtime/engine.h"
+
+namespace CLI {
+class App;
+}
 
 namespace shoal::cli {
 

@@ -1,0 +1,88 @@
+# bash completion for shoal; made by `shoal completion bash`.
+_shoal() {
+  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
+  local key="" words="" i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "$key ${COMP_WORDS[i]}" in
+      " run") key="run" ;;
+      " info") key="info" ;;
+      " models") key="models" ;;
+      " pull") key="pull" ;;
+      " plan") key="plan" ;;
+      " bench") key="bench" ;;
+      " eval") key="eval" ;;
+      " tokenize") key="tokenize" ;;
+      " completion") key="completion" ;;
+      " man") key="man" ;;
+      "bench model") key="bench model" ;;
+      "bench fabric") key="bench fabric" ;;
+    esac
+  done
+  case "$key $previous" in
+    "run --nodes") return ;;
+    "run --split") return ;;
+    "run --ctx") return ;;
+    "run --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "run --threads") return ;;
+    "run --system") return ;;
+    "run --messages") COMPREPLY=($(compgen -f -- "$current")); return ;;
+    "run --logits") COMPREPLY=($(compgen -f -- "$current")); return ;;
+    "run --temperature") return ;;
+    "run --top-k") return ;;
+    "run --top-p") return ;;
+    "run --min-p") return ;;
+    "run --repetition-penalty") return ;;
+    "run --presence-penalty") return ;;
+    "run --frequency-penalty") return ;;
+    "run --seed") return ;;
+    "run --logit-bias") return ;;
+    "run -n"|"run --max-tokens") return ;;
+    "run --stop") return ;;
+    "plan --nodes") return ;;
+    "plan --split") return ;;
+    "plan --ctx") return ;;
+    "bench model -p"|"bench model --prompt-tokens") return ;;
+    "bench model -n"|"bench model --answer-tokens") return ;;
+    "bench model --repeats") return ;;
+    "bench model --nodes") return ;;
+    "bench model --split") return ;;
+    "bench model --ctx") return ;;
+    "bench model --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "bench model --threads") return ;;
+    "bench fabric --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "bench fabric --nodes") return ;;
+    "bench fabric --rounds") return ;;
+    "eval --text") COMPREPLY=($(compgen -f -- "$current")); return ;;
+    "eval --reference") COMPREPLY=($(compgen -f -- "$current")); return ;;
+    "eval --window") return ;;
+    "eval --limit") return ;;
+    "eval --nodes") return ;;
+    "eval --split") return ;;
+    "eval --ctx") return ;;
+    "eval --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "eval --threads") return ;;
+  esac
+  case "$key" in
+    "") words="run info models pull plan bench eval tokenize completion man --version -h --help" ;;
+    "run") words="-h --help --nodes --split --ctx --exact --link --threads -q --quiet --system --messages --raw --special --json --stats --logits --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --logit-bias -n --max-tokens --stop --ignore-end" ;;
+    "info") words="-h --help --template --json" ;;
+    "models") words="-h --help --json" ;;
+    "pull") words="-h --help -q --quiet" ;;
+    "plan") words="-h --help --nodes --split --ctx --exact --explain --json" ;;
+    "bench") words="model fabric -h --help" ;;
+    "bench model") words="-h --help -p --prompt-tokens -n --answer-tokens --repeats --nodes --split --ctx --exact --link --threads -q --quiet --json" ;;
+    "bench fabric") words="-h --help --link --nodes --rounds --json" ;;
+    "eval") words="-h --help --text --reference --window --limit --decode --nodes --split --ctx --exact --link --threads -q --quiet --json" ;;
+    "tokenize") words="-h --help --special --add-special --chat --ids --decode --json" ;;
+    "completion") words="-h --help" ;;
+    "man") words="-h --help" ;;
+  esac
+  if [[ "$current" != -* ]]; then
+    case "$key" in
+      "run"|"info"|"pull"|"plan"|"bench model"|"eval"|"tokenize") words="$words smollm2"; COMPREPLY=($(compgen -f -- "$current")) ;;
+    esac
+  fi
+  COMPREPLY+=($(compgen -W "$words" -- "$current"))
+}
+complete -o filenames -F _shoal shoal
