@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/log.h"
 #include "fabric/testing/thread_group.h"
 
 namespace shoal::collective {
@@ -17,6 +18,13 @@ using fabric::test_deadline;
 using fabric::ThreadGroup;
 using fabric::ThreadGroupOptions;
 using testing::HasSubstr;
+
+// Groups are broken on purpose here. Also, the logger is made before there are threads: it lives in
+// a library that the thread sanitizer does not see into.
+class Quiet : public testing::Environment {
+  void SetUp() override { spdlog::set_level(spdlog::level::off); }
+};
+const auto* const kQuiet = testing::AddGlobalTestEnvironment(new Quiet);
 
 // Small slots, so that every boundary is near: 256 floats each, 3 of them.
 constexpr fabric::SlotClass kSlots{.payload_bytes = 1024, .count = 3};
