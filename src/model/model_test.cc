@@ -87,9 +87,8 @@ TEST(GoldenModel, yarn_is_scaled_in_both_spellings) {
 }
 
 TEST(GoldenModel, windows_are_on_the_layers_that_have_them) {
-  for (const LayerSpec& layer : load(golden("mistral/safetensors"))->config.layers) {
-    EXPECT_EQ(layer.sliding_window, 8U);
-  }
+  const auto mistral = load(golden("mistral/safetensors"));
+  for (const LayerSpec& layer : mistral->config.layers) EXPECT_EQ(layer.sliding_window, 8U);
   const auto qwen = load(golden("qwen2_window/safetensors"));
   EXPECT_EQ(qwen->config.layers[0].sliding_window, 0U);
   EXPECT_EQ(qwen->config.layers[1].sliding_window, 8U);
