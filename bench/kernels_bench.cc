@@ -74,7 +74,7 @@ struct Setup {
 void decode(benchmark::State& state, DType type, KernelPath path) {
   const int64_t rows = path == KernelPath::kAvx512 ? kDecodeRows : kPrefillRows;
   Setup setup(type, path, rows, state.range(0));
-  for (auto _ : state) setup.step();
+  for ([[maybe_unused]] auto _ : state) setup.step();
   const double bytes = static_cast<double>(setup.matrix.bytes());
   state.counters["GB/s"] =
       benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
@@ -82,7 +82,7 @@ void decode(benchmark::State& state, DType type, KernelPath path) {
 
 void prefill(benchmark::State& state, DType type, KernelPath path) {
   Setup setup(type, path, path == KernelPath::kAvx512 ? kPrefillRows : 128, state.range(0));
-  for (auto _ : state) setup.step();
+  for ([[maybe_unused]] auto _ : state) setup.step();
   const double operations = 2.0 * static_cast<double>(setup.matrix.rows() * kCols * setup.tokens);
   state.counters["Gflop/s"] =
       benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
@@ -92,7 +92,7 @@ void prefill(benchmark::State& state, DType type, KernelPath path) {
 void pack(benchmark::State& state, DType type) {
   const std::vector<std::byte> bytes = make_weights(type, kPrefillRows);
   const MatrixView view{type, kPrefillRows, kCols, bytes};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(
         PackedMatrix::pack(view, Shard::whole(view), best_kernel_path()).value().bytes());
   }
@@ -103,7 +103,7 @@ void pack(benchmark::State& state, DType type) {
 // An empty step with one barrier.
 void step(benchmark::State& state) {
   auto pool = std::move(WorkerPool::create({.workers = static_cast<int>(state.range(0))})).value();
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     pool->run([](Worker& me) { me.barrier(); });
   }
 }
@@ -123,7 +123,7 @@ void attend(benchmark::State& state, int64_t context, int64_t tokens) {
   std::vector<float> out(q.size());
   const std::vector<KvSequence> sequences = {
       {.pages = pages, .position = context - tokens, .tokens = tokens}};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     pool->run([&](Worker& me) {
       attention(me, layout, params, sequences,
                 {{q.data(), tokens, 2048, 2048}, {out.data(), tokens, 2048, 2048}});

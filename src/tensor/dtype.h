@@ -11,6 +11,7 @@
 
 namespace shoal::tensor {
 
+// NOLINTBEGIN(readability-identifier-naming): GGUF's own names.
 enum class DType : uint8_t {
   kF32,
   kF16,
@@ -48,6 +49,7 @@ enum class DType : uint8_t {
   kI64,
   kF64,
 };
+// NOLINTEND(readability-identifier-naming)
 
 struct DTypeInfo {
   DType type;

@@ -95,7 +95,8 @@ TEST_P(Matmul, ATokensBitsDoNotDependOnItsBatch) {
     const std::vector<float> one(x.begin() + static_cast<std::ptrdiff_t>(token * 512),
                                  x.begin() + static_cast<std::ptrdiff_t>((token + 1) * 512));
     const std::vector<float> alone = multiply(*pool, matrix, one, 1);
-    ASSERT_EQ(0, std::memcmp(alone.data(), together.data() + token * 40, 40 * sizeof(float)));
+    ASSERT_TRUE(std::equal(alone.begin(), alone.end(),
+                           together.begin() + static_cast<std::ptrdiff_t>(token * 40)));
   }
 }
 

@@ -57,9 +57,9 @@ constexpr int64_t codes_bytes(DType type) {
   return 256 + (has_bit4(type) ? 64 : 0) + (type == DType::kQ6_K ? 128 : 0);
 }
 
-template <typename V, DType type>
+template <typename V, DType Type>
 inline void load_packed_codes(const std::byte* block, typename V::U (&w)[8]) {
-  if constexpr (type == DType::kQ8_0) {
+  if constexpr (Type == DType::kQ8_0) {
     for (int j = 0; j < 8; ++j) w[j] = V::load_bytes(block + 64 * j);
     return;
   }
@@ -68,10 +68,10 @@ inline void load_packed_codes(const std::byte* block, typename V::U (&w)[8]) {
     w[k] = V::low_nibbles(nibbles);
     w[k + 4] = V::high_nibbles(nibbles);
   }
-  if constexpr (has_bit4(type)) {
+  if constexpr (has_bit4(Type)) {
     for (int j = 0; j < 8; ++j) w[j] = V::add_bit4(w[j], block + 256 + 8 * j);
   }
-  if constexpr (type == DType::kQ6_K) {
+  if constexpr (Type == DType::kQ6_K) {
     for (int h = 0; h < 2; ++h) {
       const auto high = V::load_bytes(block + 256 + 64 * h);
       w[4 * h] = V::template add_bits45<0>(w[4 * h], high);
@@ -82,41 +82,41 @@ inline void load_packed_codes(const std::byte* block, typename V::U (&w)[8]) {
   }
 }
 
-template <typename V, DType type>
+template <typename V, DType Type>
 inline SuperFactors<V> load_header(const std::byte* header) {
   SuperFactors<V> super{V::load_f16(header), V::set(0.0F)};
-  if constexpr (type != DType::kQ6_K) super.min = V::load_f16(header + 32);
+  if constexpr (Type != DType::kQ6_K) super.min = V::load_f16(header + 32);
   return super;
 }
 
-template <typename V, DType type>
+template <typename V, DType Type>
 inline BlockFactors<V> load_factors(const std::byte* block, const SuperFactors<V>& super) {
-  const std::byte* scales = block + codes_bytes(type);
+  const std::byte* scales = block + codes_bytes(Type);
   BlockFactors<V> factors;
-  if constexpr (type == DType::kQ4_1 || type == DType::kQ5_1) {
+  if constexpr (Type == DType::kQ4_1 || Type == DType::kQ5_1) {
     factors.scale[0] = V::load_f16(scales);
     factors.offset[0] = V::load_f16(scales + 32);
-  } else if constexpr (type == DType::kQ4_K || type == DType::kQ5_K) {
+  } else if constexpr (Type == DType::kQ4_K || Type == DType::kQ5_K) {
     factors.scale[0] = V::mul(super.scale, V::load_u8(scales));
     factors.offset[0] = V::sub(V::set(0.0F), V::mul(super.min, V::load_u8(scales + 16)));
-  } else if constexpr (type == DType::kQ6_K) {
+  } else if constexpr (Type == DType::kQ6_K) {
     for (int h = 0; h < 2; ++h) {
       factors.scale[h] = V::mul(super.scale, V::load_i8(scales + 16 * h));
-      factors.offset[h] = V::mul(factors.scale[h], V::set(-zero_code(type)));
+      factors.offset[h] = V::mul(factors.scale[h], V::set(-zero_code(Type)));
     }
   } else {
     factors.scale[0] = V::load_f16(scales);
-    factors.offset[0] = V::mul(factors.scale[0], V::set(-zero_code(type)));
+    factors.offset[0] = V::mul(factors.scale[0], V::set(-zero_code(Type)));
   }
   return factors;
 }
 
 // The sum of w a over columns [4 begin, 4 end).
-template <typename V, int begin, int end>
+template <typename V, int Begin, int End>
 inline typename V::F dot_columns(const typename V::U (&w)[8], const int8_t* limbs) {
   auto high = V::int_zero();
   auto low = V::int_zero();
-  for (int j = begin; j < end; ++j) {
+  for (int j = Begin; j < End; ++j) {
     high = V::dot4(high, w[j], limbs + 4 * j);
     low = V::dot4(low, w[j], limbs + 32 + 4 * j);
   }
@@ -124,12 +124,12 @@ inline typename V::F dot_columns(const typename V::U (&w)[8], const int8_t* limb
 }
 
 // acc plus one token's part of one block.
-template <typename V, DType type>
+template <typename V, DType Type>
 inline typename V::F add_block(typename V::F acc, const typename V::U (&w)[8],
                                const BlockFactors<V>& factors, const int8_t* limbs,
                                const BlockMeta& meta) {
   const auto scale = V::set(meta.scale);
-  if constexpr (has_half_scales(type)) {
+  if constexpr (has_half_scales(Type)) {
     const auto first = V::mul(dot_columns<V, 0, 4>(w, limbs), scale);
     acc = V::fma(factors.scale[0], first, acc);
     acc = V::fma(factors.offset[0], V::set(meta.half_sum[0]), acc);
@@ -143,78 +143,78 @@ inline typename V::F add_block(typename V::F acc, const typename V::U (&w)[8],
   }
 }
 
-template <typename V, DType type, int tokens>
+template <typename V, DType Type, int Tokens>
 void matmul_quantized_tile(const MatmulTile& tile) {
-  constexpr PackedShape shape = packed_shape(type);
-  typename V::F acc[tokens];
+  constexpr PackedShape shape = packed_shape(Type);
+  typename V::F acc[Tokens];
   for (auto& lane_sums : acc) lane_sums = V::set(0.0F);
   SuperFactors<V> super{V::set(0.0F), V::set(0.0F)};
   const std::byte* block = tile.weights;
   for (int64_t b = 0; b < tile.blocks; ++b) {
-    if constexpr (has_header(type)) {
+    if constexpr (has_header(Type)) {
       if (b == 0 || (tile.first_block + b) % 8 == 0) {
-        super = load_header<V, type>(block);
+        super = load_header<V, Type>(block);
         block += shape.header_bytes;
       }
     }
     typename V::U w[8];
-    load_packed_codes<V, type>(block, w);
-    const BlockFactors<V> factors = load_factors<V, type>(block, super);
+    load_packed_codes<V, Type>(block, w);
+    const BlockFactors<V> factors = load_factors<V, Type>(block, super);
     block += shape.block_bytes;
-    const int8_t* limbs = tile.limbs + b * tokens * kLimbBytes;
-    const BlockMeta* meta = tile.meta + b * tokens;
-    for (int t = 0; t < tokens; ++t, limbs += kLimbBytes, ++meta) {
-      acc[t] = add_block<V, type>(acc[t], w, factors, limbs, *meta);
+    const int8_t* limbs = tile.limbs + b * Tokens * kLimbBytes;
+    const BlockMeta* meta = tile.meta + b * Tokens;
+    for (int t = 0; t < Tokens; ++t, limbs += kLimbBytes, ++meta) {
+      acc[t] = add_block<V, Type>(acc[t], w, factors, limbs, *meta);
     }
   }
-  for (int t = 0; t < tokens; ++t) V::store(tile.out + t * kGroupRows, acc[t]);
+  for (int t = 0; t < Tokens; ++t) V::store(tile.out + t * kGroupRows, acc[t]);
 }
 
-template <typename V, DType type>
+template <typename V, DType Type>
 inline typename V::F load_column(const std::byte* column) {
-  if constexpr (type == DType::kF32) return V::load(reinterpret_cast<const float*>(column));
-  if constexpr (type == DType::kF16) return V::load_f16(column);
-  if constexpr (type == DType::kBF16) return V::load_bf16(column);
+  if constexpr (Type == DType::kF32) return V::load(reinterpret_cast<const float*>(column));
+  if constexpr (Type == DType::kF16) return V::load_f16(column);
+  if constexpr (Type == DType::kBF16) return V::load_bf16(column);
 }
 
 // Two running sums per token, of even and odd columns, to hide the latency of the additions.
-template <typename V, DType type, int tokens>
+template <typename V, DType Type, int Tokens>
 void matmul_float_tile(const MatmulTile& tile) {
-  constexpr int64_t column_bytes = packed_shape(type).block_bytes;
-  typename V::F even[tokens];
-  typename V::F odd[tokens];
-  for (int t = 0; t < tokens; ++t) even[t] = odd[t] = V::set(0.0F);
+  constexpr int64_t column_bytes = packed_shape(Type).block_bytes;
+  typename V::F even[Tokens];
+  typename V::F odd[Tokens];
+  for (int t = 0; t < Tokens; ++t) even[t] = odd[t] = V::set(0.0F);
   const std::byte* column = tile.weights;
   const float* x = tile.inputs;
   int64_t c = 0;
-  for (; c + 2 <= tile.blocks; c += 2, column += 2 * column_bytes, x += 2 * tokens) {
-    const auto first = load_column<V, type>(column);
-    const auto second = load_column<V, type>(column + column_bytes);
-    for (int t = 0; t < tokens; ++t) even[t] = V::fma(first, V::set(x[t]), even[t]);
-    for (int t = 0; t < tokens; ++t) odd[t] = V::fma(second, V::set(x[tokens + t]), odd[t]);
+  for (; c + 2 <= tile.blocks; c += 2, column += 2 * column_bytes, x += 2 * Tokens) {
+    const auto first = load_column<V, Type>(column);
+    const auto second = load_column<V, Type>(column + column_bytes);
+    for (int t = 0; t < Tokens; ++t) even[t] = V::fma(first, V::set(x[t]), even[t]);
+    for (int t = 0; t < Tokens; ++t) odd[t] = V::fma(second, V::set(x[Tokens + t]), odd[t]);
   }
   if (c < tile.blocks) {
-    const auto last = load_column<V, type>(column);
-    for (int t = 0; t < tokens; ++t) even[t] = V::fma(last, V::set(x[t]), even[t]);
+    const auto last = load_column<V, Type>(column);
+    for (int t = 0; t < Tokens; ++t) even[t] = V::fma(last, V::set(x[t]), even[t]);
   }
-  for (int t = 0; t < tokens; ++t) V::store(tile.out + t * kGroupRows, V::add(even[t], odd[t]));
+  for (int t = 0; t < Tokens; ++t) V::store(tile.out + t * kGroupRows, V::add(even[t], odd[t]));
 }
 
-template <typename V, DType type>
+template <typename V, DType Type>
 constexpr std::array<Kernels::MatmulTileFn, kTileWidths> matmul_tiles() {
-  if constexpr (type == DType::kF32 || type == DType::kF16 || type == DType::kBF16) {
-    return {matmul_float_tile<V, type, 1>, matmul_float_tile<V, type, 2>,
-            matmul_float_tile<V, type, 4>, matmul_float_tile<V, type, 8>};
+  if constexpr (Type == DType::kF32 || Type == DType::kF16 || Type == DType::kBF16) {
+    return {matmul_float_tile<V, Type, 1>, matmul_float_tile<V, Type, 2>,
+            matmul_float_tile<V, Type, 4>, matmul_float_tile<V, Type, 8>};
   } else {
-    return {matmul_quantized_tile<V, type, 1>, matmul_quantized_tile<V, type, 2>,
-            matmul_quantized_tile<V, type, 4>, matmul_quantized_tile<V, type, 8>};
+    return {matmul_quantized_tile<V, Type, 1>, matmul_quantized_tile<V, Type, 2>,
+            matmul_quantized_tile<V, Type, 4>, matmul_quantized_tile<V, Type, 8>};
   }
 }
 
-template <typename V, size_t... types>
-constexpr auto all_matmul_tiles(std::index_sequence<types...>) {
+template <typename V, size_t... Types>
+constexpr auto all_matmul_tiles(std::index_sequence<Types...>) {
   return std::array<std::array<Kernels::MatmulTileFn, kTileWidths>, kSupportedTypes>{
-      matmul_tiles<V, static_cast<DType>(types)>()...};
+      matmul_tiles<V, static_cast<DType>(Types)>()...};
 }
 
 // Sixteen-bit activations: a = round(x / scale) with scale = max |x| / 32512, so that the high half

@@ -100,10 +100,10 @@ struct VecAvx512 {
     std::memcpy(&bits, p, sizeof(bits));
     return _mm512_mask_add_epi8(a, bits, a, _mm512_set1_epi8(16));
   }
-  template <int pair>
+  template <int Pair>
   static U add_bits45(U a, U high) {
-    constexpr int left = pair < 2 ? 4 - 2 * pair : 0;
-    constexpr int right = pair > 2 ? 2 * pair - 4 : 0;
+    constexpr int left = Pair < 2 ? 4 - 2 * Pair : 0;
+    constexpr int right = Pair > 2 ? 2 * Pair - 4 : 0;
     const __m512i moved = _mm512_srli_epi16(_mm512_slli_epi16(high, left), right);
     // a | (moved & 0x30)
     return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(0x30), 0xf8);

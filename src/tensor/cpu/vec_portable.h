@@ -186,11 +186,11 @@ struct VecPortable {
     return out;
   }
   // a plus bits 2*pair and 2*pair+1 of `high`, moved to bits 4 and 5.
-  template <int pair>
+  template <int Pair>
   static U add_bits45(const U& a, const U& high) {
     U out;
     for (size_t i = 0; i < 64; ++i) {
-      out[i] = static_cast<uint8_t>(a[i] + (((high[i] >> (2 * pair)) & 3) << 4));
+      out[i] = static_cast<uint8_t>(a[i] + (((high[i] >> (2 * Pair)) & 3) << 4));
     }
     return out;
   }

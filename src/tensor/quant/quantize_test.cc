@@ -144,7 +144,8 @@ TEST(Quantize, ZerosStayZeros) {
 TEST(Quantize, ScalesOfASuperBlockSurviveTheirPacking) {
   std::vector<float> values(256);
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto size = static_cast<float>(i / 32 + 1);
+    const size_t sub = i / 32;
+    const auto size = static_cast<float>(sub + 1);
     values[i] = size * (i % 2 == 0 ? 1.0F : -1.0F);
   }
   for (const DType type : {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
