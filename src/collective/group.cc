@@ -51,7 +51,7 @@ fabric::WaitPolicy Group::wait_policy(const Operation& operation) const {
 template <typename Body>
 Status Group::run(const Operation& operation, const Body& body) {
   const Nanoseconds begin = fabric_.clock().now();
-  const Status status = body();
+  Status status = body();
   // Nothing has happened: the same operation will be tried again.
   if (status.code() == StatusCode::kBusy) return status;
   ++sequence_;

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "base/log.h"
@@ -106,7 +106,7 @@ std::vector<size_t> counts(size_t ranks) {
 }
 
 bool is_same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+  return std::ranges::equal(std::as_bytes(a), std::as_bytes(b));
 }
 
 TEST_P(Collectives, AllReduceGivesTheRankOrderedSumBitForBitAtEverySize) {

@@ -3,12 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "fabric/message.h"
@@ -151,6 +152,38 @@ TEST_P(LocalGroupTest, AChildThatEndsBeforeItJoinsIsReportedWithItsStatus) {
   ASSERT_FALSE(group.is_ok());
   EXPECT_THAT(group.status().message(), HasSubstr("rank 1"));
   EXPECT_LT(SteadyClock::instance().now() - begin, seconds(5));
+}
+
+// A process that is gone, or only waits for its new parent to notice.
+bool has_ended(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  return stat.empty() || stat.find(") Z") != std::string::npos;
+}
+
+TEST_P(LocalGroupTest, KillingTheLauncherLeavesNoProcessBehind) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  const std::string mode = "launch-" + link();
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    dup2(fds[1], STDERR_FILENO);
+    execl("/proc/self/exe", "fabric_test", "--child", mode.c_str(), nullptr);
+    _exit(127);
+  }
+  close(fds[1]);
+  std::string line(64, '\0');
+  const ssize_t bytes = read(fds[0], line.data(), line.size());
+  close(fds[0]);
+  ASSERT_GT(bytes, 0);
+  const pid_t child = std::stoi(line);
+  EXPECT_FALSE(has_ended(child));
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+  const Deadline deadline = Deadline::after(seconds(5));
+  while (!has_ended(child) && !deadline.expired()) std::this_thread::sleep_for(milliseconds(2));
+  EXPECT_TRUE(has_ended(child));
 }
 
 TEST(LocalGroup, AProgramThatDoesNotExistIsNamed) {

@@ -141,7 +141,7 @@ Status Handshake::received(std::span<const std::byte> bytes) {
     }
   }
   if (wanted() > 0) return Status::ok();
-  const Status status = take_message();
+  Status status = take_message();
   if (!status.is_ok()) await(State::kFailed);
   return status;
 }

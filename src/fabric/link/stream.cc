@@ -166,7 +166,7 @@ Result<bool> drive_handshake(int fd, Handshake& handshake) {
       return Status::group(handshake.has_heard() ? "closed the connection during the handshake"
                                                  : "closed the connection without an answer");
     }
-    const Status status = handshake.received(std::span(buffer).first(static_cast<size_t>(done)));
+    Status status = handshake.received(std::span(buffer).first(static_cast<size_t>(done)));
     if (!status.is_ok()) {
       // The refusal fits any socket buffer; a peer that does not take it will see the close.
       const auto bytes = handshake.outgoing();

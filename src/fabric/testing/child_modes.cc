@@ -1,6 +1,7 @@
 #include "fabric/testing/child_modes.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
@@ -32,10 +33,22 @@ int echo() {
   }
 }
 
+int launch_and_wait(LinkKind link) {
+  LocalGroupOptions options;
+  options.link = link;
+  options.child_command = {"/proc/self/exe", "--child", "echo"};
+  auto group = LocalGroup::launch(std::move(options), Deadline::after(std::chrono::seconds(30)));
+  if (!group.is_ok()) return 5;
+  std::fprintf(stderr, "%d\n", (*group)->pid(1));
+  while (true) pause();
+}
+
 }  // namespace
 
 int run_child_mode(const std::string& mode) {
   if (mode == "echo") return echo();
+  if (mode == "launch-shm") return launch_and_wait(LinkKind::kShm);
+  if (mode == "launch-tcp") return launch_and_wait(LinkKind::kTcp);
   if (mode == "exit") return 9;
   std::fprintf(stderr, "unknown child mode %s\n", mode.c_str());
   return 2;
