@@ -5,7 +5,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <map>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -24,6 +24,7 @@ constexpr int64_t kCols = 2048;
 // Enough that decode reads memory and not the cache; prefill uses fewer.
 constexpr int64_t kDecodeRows = 65536;
 constexpr int64_t kPrefillRows = 2048;
+constexpr int kTypes = 11;  // DType::kF32 to kQ6_K
 
 std::vector<float> random_floats(size_t count) {
   std::mt19937 random(1);
@@ -143,33 +144,39 @@ void print_limits(int workers) {
              bandwidth * 1e-9, measure_float_peak(*pool) * 1e-9);
 }
 
+using Body = std::function<void(benchmark::State&)>;
+
+benchmark::internal::Benchmark& add(const std::string& name, Body body) {
+  return *benchmark::RegisterBenchmark(name.c_str(), std::move(body))
+              ->Unit(benchmark::kMicrosecond);
+}
+
+void add_matmuls(DType type, KernelPath path) {
+  const std::string name = fmt::format("{}/{}", kernel_path_name(path), dtype_name(type));
+  add("decode/" + name, [=](benchmark::State& state) { decode(state, type, path); })
+      .Arg(1)
+      ->Arg(4)
+      ->Arg(16);
+  add("prefill/" + name, [=](benchmark::State& state) { prefill(state, type, path); })
+      .Arg(64)
+      ->Arg(512);
+}
+
 void add_benchmarks() {
   for (const KernelPath path : runnable_kernel_paths()) {
-    for (int i = 0; i < 11; ++i) {
-      const auto type = static_cast<DType>(i);
-      const std::string name = fmt::format("{}/{}", kernel_path_name(path), dtype_name(type));
-      benchmark::RegisterBenchmark(("decode/" + name).c_str(), decode, type, path)
-          ->Arg(1)
-          ->Arg(4)
-          ->Arg(16)
-          ->Unit(benchmark::kMillisecond)
-          ->MinTime(0.3);
-      benchmark::RegisterBenchmark(("prefill/" + name).c_str(), prefill, type, path)
-          ->Arg(64)
-          ->Arg(512)
-          ->Unit(benchmark::kMillisecond)
-          ->MinTime(0.3);
-    }
+    for (int i = 0; i < kTypes; ++i) add_matmuls(static_cast<DType>(i), path);
   }
-  for (int i = 0; i < 11; ++i) {
+  for (int i = 0; i < kTypes; ++i) {
     const auto type = static_cast<DType>(i);
-    benchmark::RegisterBenchmark(fmt::format("pack/{}", dtype_name(type)).c_str(), pack, type)
-        ->Unit(benchmark::kMillisecond);
+    add(fmt::format("pack/{}", dtype_name(type)),
+        [=](benchmark::State& state) { pack(state, type); });
   }
-  benchmark::RegisterBenchmark("step", step)->Arg(1)->Arg(2)->UseRealTime();
-  benchmark::RegisterBenchmark("attention/decode/4096", attend, 4096, 1);
-  benchmark::RegisterBenchmark("attention/decode/128", attend, 128, 1);
-  benchmark::RegisterBenchmark("attention/prefill/512", attend, 512, 512);
+  add("step", step).Arg(1)->Arg(2)->UseRealTime();
+  for (const int64_t context : {128, 4096}) {
+    add(fmt::format("attention/decode/{}", context),
+        [=](benchmark::State& state) { attend(state, context, 1); });
+  }
+  add("attention/prefill/512", [](benchmark::State& state) { attend(state, 512, 512); });
 }
 
 }  // namespace
