@@ -83,7 +83,7 @@ impl ShoalTemplate {
         let template = self.env.get_template(NAME).map_err(|e| describe(&e))?;
         let mut output = BoundedOutput(Vec::new());
         template
-            .render_to_write(variables.into_iter().collect::<Value>(), &mut output)
+            .render_captured_to(variables.into_iter().collect::<Value>(), &mut output)
             .map_err(|e| describe(&e))?;
         String::from_utf8(output.0).map_err(|e| TextError::input(e.to_string()))
     }
