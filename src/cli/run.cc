@@ -100,6 +100,12 @@ Json describe(LoadedModel& loaded, const RenderedPrompt& prompt, const Answer& a
   return json;
 }
 
+bool wants_stats(const RunOptions& options, const Console& console) {
+  const bool is_for_people =
+      console.err.is_terminal() && !options.is_json && !options.model.is_quiet;
+  return options.shows_stats || is_for_people;
+}
+
 // Streams one answer, or prints it whole as JSON.
 class OneAnswer {
  public:
@@ -165,7 +171,7 @@ Status chat(LoadedModel& loaded, Console& console, const RunOptions& options) {
   ChatLoop loop(loaded, *lines, console,
                 {.generation = options.generation,
                  .system = options.system,
-                 .shows_stats = options.shows_stats});
+                 .shows_stats = wants_stats(options, console)});
   return loop.run();
 }
 

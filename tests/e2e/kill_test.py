@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 import harness
 
@@ -114,7 +115,7 @@ class IdleTest(harness.Case):
 
     @staticmethod
     def cpu_seconds(pid):
-        fields = open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

@@ -185,7 +185,7 @@ class OutputTest(harness.Case):
         streamed = self.succeed("run", harness.demo_model(), *CAPITAL, "-n", "32")
         whole = self.succeed_json("run", harness.demo_model(), *CAPITAL, "-n", "32")
         self.assertEqual(streamed, whole["text"] + "\n")
-        self.assertEqual(whole["stop_reason"], "end")
+        self.assertEqual(whole["stop_reason"], "end_of_generation")
 
     def test_the_figures_of_prefill_and_decode_are_apart(self):
         answer = self.succeed_json("run", harness.demo_model(), *CAPITAL, "-n", "5",

@@ -1,9 +1,9 @@
 #include "cli/support/model_setup.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <climits>
@@ -22,6 +22,9 @@ namespace {
 // reserve many gigabytes for caches that a chat on a desk never fills.
 constexpr uint32_t kDefaultContextMax = 8192;
 constexpr uint32_t kContextMin = 16;
+// How long nodes of a failed group may take to end by themselves: they have nothing to save, and
+// one that is stopped never does.
+constexpr Nanoseconds kFailedGroupGrace = std::chrono::milliseconds(200);
 constexpr Nanoseconds kJoinDeadline = std::chrono::seconds(30);
 
 double seconds_since(Nanoseconds start) {
@@ -206,6 +209,7 @@ Status LoadedModel::start_nodes() {
     ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options_.link));
     ASSIGN_OR_RETURN(const std::string executable, own_executable());
     launch.child_command = {executable, "node"};
+    launch.exit_grace = kFailedGroupGrace;
     launch.fabric.threads_per_rank = static_cast<int>(threads_);
     ASSIGN_OR_RETURN(local_group_,
                      fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline)));
