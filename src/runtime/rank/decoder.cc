@@ -27,9 +27,15 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const DecoderParts& parts,
   return decoder;
 }
 
+Status Decoder::FloatBuffer::allocate(size_t rows, int64_t cols) {
+  ASSIGN_OR_RETURN(
+      bytes_, tensor::AlignedBuffer::allocate(rows * static_cast<size_t>(cols) * sizeof(float)));
+  return Status::ok();
+}
+
 Status Decoder::allocate() {
   const size_t tokens = limits_.tokens_max;
-  const size_t hidden = parts_.config.hidden;
+  const auto hidden = static_cast<int64_t>(parts_.config.hidden);
   int64_t q_cols = 0;
   int64_t kv_cols = 0;
   int64_t ffn_cols = 0;
@@ -38,25 +44,22 @@ Status Decoder::allocate() {
     kv_cols = std::max({kv_cols, layer.wk.rows(), layer.wv.rows()});
     ffn_cols = std::max(ffn_cols, layer.w_gate.rows());
   }
-  const auto cols_max = std::max({static_cast<int64_t>(hidden), q_cols, ffn_cols});
-  auto sized = [&](std::vector<float>& buffer, size_t rows, int64_t cols) {
-    buffer.resize(rows * static_cast<size_t>(cols));
-  };
-  for (std::vector<float>* buffer : {&buffers_.residual, &buffers_.normed, &buffers_.partial}) {
-    buffer->resize(tokens * hidden);
-  }
-  sized(buffers_.q, tokens, q_cols);
-  sized(buffers_.mixed, tokens, q_cols);
-  sized(buffers_.k, tokens, kv_cols);
-  sized(buffers_.v, tokens, kv_cols);
-  sized(buffers_.gate, tokens, ffn_cols);
-  sized(buffers_.up, tokens, ffn_cols);
-  sized(buffers_.head, limits_.outputs_max, static_cast<int64_t>(hidden));
-  sized(buffers_.logits, limits_.outputs_max, parts_.weights.output.rows());
-  buffers_.angles.resize(
-      static_cast<size_t>(tensor::rope_angles_floats(rope_, static_cast<int64_t>(tokens))));
-  summaries_.resize(limits_.outputs_max);
-  worker_summaries_.resize(limits_.outputs_max * static_cast<size_t>(parts_.pool.workers()));
+  const auto cols_max = std::max({hidden, q_cols, ffn_cols});
+  const size_t outputs = limits_.outputs_max;
+  RETURN_IF_ERROR(buffers_.residual.allocate(tokens, hidden));
+  RETURN_IF_ERROR(buffers_.normed.allocate(tokens, hidden));
+  RETURN_IF_ERROR(buffers_.partial.allocate(tokens, hidden));
+  RETURN_IF_ERROR(buffers_.q.allocate(tokens, q_cols));
+  RETURN_IF_ERROR(buffers_.mixed.allocate(tokens, q_cols));
+  RETURN_IF_ERROR(buffers_.k.allocate(tokens, kv_cols));
+  RETURN_IF_ERROR(buffers_.v.allocate(tokens, kv_cols));
+  RETURN_IF_ERROR(buffers_.gate.allocate(tokens, ffn_cols));
+  RETURN_IF_ERROR(buffers_.up.allocate(tokens, ffn_cols));
+  RETURN_IF_ERROR(buffers_.angles.allocate(tokens, tensor::rope_angles_floats(rope_, 1)));
+  RETURN_IF_ERROR(buffers_.head.allocate(outputs, hidden));
+  RETURN_IF_ERROR(buffers_.logits.allocate(outputs, parts_.weights.output.rows()));
+  summaries_.resize(outputs);
+  worker_summaries_.resize(outputs * static_cast<size_t>(parts_.pool.workers()));
   positions_.reserve(tokens);
   output_tokens_.reserve(tokens);
   output_temperatures_.reserve(tokens);
@@ -127,12 +130,12 @@ void Decoder::compute_outputs(size_t first, size_t count) {
 
 std::span<const float> Decoder::logits(size_t row) const {
   const auto cols = static_cast<size_t>(parts_.weights.output.rows());
-  return std::span(buffers_.logits).subspan(row * cols, cols);
+  return {buffers_.logits.data() + row * cols, cols};
 }
 
 // The transformer: x += attention(norm(x)); x += feed_forward(norm(x)), layer by layer.
 bool Decoder::layers(Worker& me) {
-  tensor::compute_rope_angles(me, positions_, {&rope_, buffers_.angles});
+  tensor::compute_rope_angles(me, positions_, angles());
   for (size_t layer = 0; layer < parts_.config.layers.size(); ++layer) {
     attention(me, layer);
     if (!add_sum_over_ranks(me)) return false;
@@ -161,8 +164,8 @@ void Decoder::attention(Worker& me, size_t layer) {
   project(me, normed, {{weights.wq, q}, {weights.wk, k}, {weights.wv, v}});
   me.barrier();
   bias_and_norm(me, layer, q, k, v);
-  tensor::rope(me, q, head_dim, {&rope_, buffers_.angles});
-  tensor::rope(me, k, head_dim, {&rope_, buffers_.angles});
+  tensor::rope(me, q, head_dim, angles());
+  tensor::rope(me, k, head_dim, angles());
   me.barrier();
   tensor::write_kv(me, layout, k, v, sequences_[layer]);
   me.barrier();
@@ -231,7 +234,7 @@ bool Decoder::add_sum_over_ranks(Worker& me) {
   if (parts_.group.size() > 1) {
     if (me.is_first()) {
       const size_t count = static_cast<size_t>(tokens_) * parts_.config.hidden;
-      status_ = parts_.group.all_reduce(std::span(buffers_.partial).first(count), *deadline_);
+      status_ = parts_.group.all_reduce(buffers_.partial.first(count), *deadline_);
     }
     me.barrier();
     if (!status_.is_ok()) return false;

@@ -23,6 +23,7 @@
 #include "runtime/rank/weights.h"
 #include "runtime/sampling/logits.h"
 #include "tensor/activations.h"
+#include "tensor/aligned_buffer.h"
 #include "tensor/ops/rope.h"
 #include "tensor/rows.h"
 #include "tensor/threads.h"
@@ -63,20 +64,30 @@ class Decoder {
   const LogitSummary& summary(size_t row) const { return summaries_[row]; }
 
  private:
+  // Floats that are allocated once and touched by the first use.
+  class FloatBuffer {
+   public:
+    Status allocate(size_t rows, int64_t cols);
+    float* data() const { return reinterpret_cast<float*>(bytes_.data()); }
+    std::span<float> first(size_t count) const { return {data(), count}; }
+
+   private:
+    tensor::AlignedBuffer bytes_;
+  };
   // Activations of a step, [tokens_max, ...].
   struct Buffers {
-    std::vector<float> residual;  // hidden: the sum of everything so far
-    std::vector<float> normed;    // hidden
-    std::vector<float> partial;   // hidden: this rank's part of a projection's sum
-    std::vector<float> q;         // q_heads * head_dim; after attention its output is in `mixed`
-    std::vector<float> k;         // kv_heads * head_dim
-    std::vector<float> v;         // kv_heads * head_dim
-    std::vector<float> mixed;     // q_heads * head_dim
-    std::vector<float> gate;      // ffn
-    std::vector<float> up;        // ffn
-    std::vector<float> angles;    // cos and sin of every position
-    std::vector<float> head;      // [outputs_max, hidden]
-    std::vector<float> logits;    // [outputs_max, vocabulary rows]
+    FloatBuffer residual;  // hidden: the sum of everything so far
+    FloatBuffer normed;    // hidden
+    FloatBuffer partial;   // hidden: this rank's part of a projection's sum
+    FloatBuffer q;         // q_heads * head_dim
+    FloatBuffer k;         // kv_heads * head_dim
+    FloatBuffer v;         // kv_heads * head_dim
+    FloatBuffer mixed;     // q_heads * head_dim: attention's output
+    FloatBuffer gate;      // ffn
+    FloatBuffer up;        // ffn
+    FloatBuffer angles;    // cos and sin of every position
+    FloatBuffer head;      // [outputs_max, hidden]
+    FloatBuffer logits;    // [outputs_max, vocabulary rows]
   };
   // One matrix of several that read the same input, and where its output goes.
   struct Projection {
@@ -101,8 +112,13 @@ class Decoder {
                      tensor::FloatRows v);
   bool add_sum_over_ranks(tensor::Worker& me);
 
-  tensor::FloatRows rows(std::vector<float>& buffer, int64_t cols) {
+  tensor::FloatRows rows(const FloatBuffer& buffer, int64_t cols) const {
     return {buffer.data(), tokens_, cols, cols};
+  }
+
+  tensor::RopeAngles angles() const {
+    return {&rope_,
+            buffers_.angles.first(static_cast<size_t>(tensor::rope_angles_floats(rope_, tokens_)))};
   }
 
   const DecoderParts parts_;

@@ -60,7 +60,9 @@ Status RankInstance::load() {
 
   DecoderLimits limits;
   limits.tokens_max = options_.prefill_chunk;
-  limits.outputs_max = kOutputsMax;
+  // A step gives one row for every session, or blocks of kFullOutputsMax.
+  outputs_max_ = (options_.sessions_max + kFullOutputsMax - 1) / kFullOutputsMax * kFullOutputsMax;
+  limits.outputs_max = outputs_max_;
   limits.candidates_max = kCandidatesMax;
   ASSIGN_OR_RETURN(decoder_, Decoder::create({model_.config, plan_.ranks[rank], *weights_, *cache_,
                                               *pool_, group_},
@@ -68,7 +70,7 @@ Status RankInstance::load() {
   const size_t ranks = plan_.ranks.size();
   gathered_bytes_.resize(ranks);
   if (group_.rank() == 0) {
-    summaries_.resize(kOutputsMax);
+    summaries_.resize(outputs_max_);
     rank_summaries_.resize(ranks);
   }
   return Status::ok();
@@ -214,9 +216,6 @@ Status RankInstance::check_step(const Command& step) const {
                                          cache_->length(item.session)));
     }
   }
-  if (step.mode == OutputMode::kSummary && step.outputs() > kOutputsMax) {
-    return Status::request(fmt::format("a step with {} outputs", step.outputs()));
-  }
   return Status::ok();
 }
 
@@ -263,10 +262,10 @@ Status RankInstance::run_step(const Command& step, const OnLogits& on_logits) {
   }
   outputs_ = 0;
   for (size_t first = 0; first < outputs; first += kFullOutputsMax) {
-    // forward() has computed the logits of the first kOutputsMax outputs.
-    const size_t block = first % kOutputsMax;
+    // forward() has computed the logits of the first outputs_max_ outputs.
+    const size_t block = first % outputs_max_;
     if (block == 0 && first > 0) {
-      decoder_->compute_outputs(first, std::min<size_t>(kOutputsMax, outputs - first));
+      decoder_->compute_outputs(first, std::min<size_t>(outputs_max_, outputs - first));
     }
     const size_t rows = std::min<size_t>(kFullOutputsMax, outputs - first);
     RETURN_IF_ERROR(gather_logits(block, rows, until));

@@ -30,8 +30,6 @@ namespace shoal::runtime {
 
 class RankInstance {
  public:
-  // Rows of logits that one command may give as summaries, and that are computed at a time.
-  static constexpr uint32_t kOutputsMax = EngineOptions::kSessionsMax;
   static constexpr uint32_t kFullOutputsMax = 16;  // at a time, in OutputMode::kFull
   static constexpr uint32_t kCandidatesMax = 64;   // of one rank's summary
 
@@ -86,11 +84,12 @@ class RankInstance {
   std::unique_ptr<Decoder> decoder_;
   std::vector<RankReport> reports_;
 
-  uint64_t commands_ = 0;  // so far
+  uint32_t outputs_max_ = 0;  // rows of logits that are computed at a time
+  uint64_t commands_ = 0;     // so far
   std::vector<std::byte> message_;
   Command received_;
   size_t outputs_ = 0;                        // of the last step, in summaries_
-  std::vector<LogitSummary> summaries_;       // [kOutputsMax] on rank 0
+  std::vector<LogitSummary> summaries_;       // [outputs_max_] on rank 0
   std::vector<LogitSummary> rank_summaries_;  // [ranks] on rank 0
   std::vector<std::byte> mine_;               // what this rank gives to a gather
   std::vector<std::byte> gathered_;           // what rank 0 gets
