@@ -84,9 +84,9 @@ Result<std::unique_ptr<ModelFile>> ModelFile::create(ModelFileParts parts) {
     if (is_new) continue;
     const std::string& first = file->parts_.files[tensors[other->second].file]->path();
     const std::string& second = file->parts_.files[tensors[i].file]->path();
+    const std::string where = first == second ? first : fmt::format("{} and in {}", first, second);
     return Status::request(
-        fmt::format("tensor {} is there twice (duplicate): {}", quote(tensors[i].name),
-                    first == second ? "in " + first : "in " + first + " and in " + second));
+        fmt::format("tensor {} is there twice (duplicate): in {}", quote(tensors[i].name), where));
   }
   return file;
 }
@@ -98,6 +98,7 @@ const TensorInfo* ModelFile::find(std::string_view name) const {
 
 std::vector<std::string> ModelFile::paths() const {
   std::vector<std::string> paths;
+  paths.reserve(parts_.files.size());
   for (const auto& file : parts_.files) paths.push_back(file->path());
   return paths;
 }

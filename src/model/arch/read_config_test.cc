@@ -204,8 +204,8 @@ TEST(ReadConfig, vocabulary_size_follows_the_embedding) {
   expect_refused(load(model), {"'llama.vocab_size'", "is 12", "11 rows"});
   TinyModel tokens;
   tokens.add_keys = [](GgufWriter& writer) {
-    std::vector<std::string> texts;
-    for (int i = 0; i < 12; ++i) texts.push_back("t" + std::to_string(i));
+    std::vector<std::string> texts(12);
+    for (size_t i = 0; i < texts.size(); ++i) texts[i] = "t" + std::to_string(i);
     writer.add_string("tokenizer.ggml.model", "llama");
     writer.add_strings("tokenizer.ggml.tokens", texts);
     writer.add_f32s("tokenizer.ggml.scores", std::vector<float>(12));

@@ -18,7 +18,6 @@ namespace shoal::model {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::expect_ok;
 using testing::expect_refused;
 using testing::TempFolder;
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -19,8 +19,6 @@
 
 #include "base/mapped_file.h"
 #include "base/unique_fd.h"
-
-extern char** environ;
 
 namespace shoal::model {
 namespace {

@@ -193,9 +193,9 @@ std::optional<std::string_view> MetadataValue::string() const {
   return std::nullopt;
 }
 
-bool GgufMetadata::add(Entry entry) {
+bool GgufMetadata::add(const Entry& entry) {
   if (!index_.try_emplace(entry.key, entries_.size()).second) return false;
-  entries_.push_back(std::move(entry));
+  entries_.push_back(entry);
   return true;
 }
 

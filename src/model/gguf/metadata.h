@@ -84,7 +84,7 @@ class GgufMetadata {
   };
 
   // False when the key is there already.
-  bool add(Entry entry);
+  bool add(const Entry& entry);
   const MetadataValue* find(std::string_view key) const;
   // In the file's order.
   const std::vector<Entry>& entries() const { return entries_; }

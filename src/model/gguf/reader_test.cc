@@ -64,9 +64,8 @@ TEST(ModelCases, C02_counts_and_lengths_are_bounded_by_the_file) {
 }
 
 TEST(ModelCases, C02_a_vocabulary_of_260_thousand_entries_opens_fast) {
-  constexpr int kTokens = 260'000;
-  std::vector<std::string> tokens;
-  for (int i = 0; i < kTokens; ++i) tokens.push_back("token" + std::to_string(i));
+  std::vector<std::string> tokens(260'000);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = "token" + std::to_string(i);
   GgufWriter writer;
   writer.add_strings("tokenizer.ggml.tokens", tokens);
   const auto bytes = writer.bytes();

@@ -110,7 +110,7 @@ class Reader {
     if (value == nullptr) return Status::ok();
     const auto id = is_integer_type(value->type) ? value->integer() : std::nullopt;
     if (!id) return refuse(name, *value, "u32");
-    out = *id;
+    out = id;
     return Status::ok();
   }
 
@@ -119,7 +119,7 @@ class Reader {
     if (value == nullptr) return Status::ok();
     const auto flag = value->boolean();
     if (!flag) return refuse(name, *value, "bool");
-    out = *flag;
+    out = flag;
     return Status::ok();
   }
 
