@@ -259,6 +259,10 @@ Result<GenerateResult> Engine::Impl::generate(const GenerateRequest& request) {
   result.seed = sampler.seed();
   result.prompt_tokens = request.prompt.size();
   result.reused_tokens = reused;
+  // Reserved now, so that a step allocates nothing.
+  const size_t tokens_max = positions - request.prompt.size() + 1;
+  result.tokens.reserve(request.tokens_max == 0 ? tokens_max
+                                                : std::min<size_t>(tokens_max, request.tokens_max));
   RETURN_IF_ERROR(prefill(request, sampler, &result));
   if (result.reason != StopReason::kCancelled) {
     RETURN_IF_ERROR(decode(request, sampler, &result));

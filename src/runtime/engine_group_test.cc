@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ctime>
 #include <thread>
 
 #include "fabric/in_process.h"
@@ -172,6 +173,22 @@ TEST_F(EngineGroupTest, SessionsOnAllRanksFollowThoseOfRankZero) {
     ASSERT_TRUE(engine.close_session(b).is_ok());
   }
   for (const Status& status : cluster.end()) EXPECT_TRUE(status.is_ok()) << status.message();
+}
+
+TEST_F(EngineGroupTest, BetweenCommandsNoRankUsesTheCpu) {
+  const auto model = RandomModel().make(folder_);
+  ClusterOptions options = options_for({3, {}}, false);
+  options.engine.threads = 2;
+  LocalCluster cluster(*model, options);
+  GenerateRequest request;
+  request.tokens_max = 5;
+  ASSERT_TRUE(answer(cluster.engine(), some_tokens(10, 200), request).is_ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // whatever spins gives up
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const double cpu_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  // One thread of six that spins would use a whole second.
+  EXPECT_LT(cpu_seconds, 0.15);
 }
 
 // Takes part in `commands` commands, then does `then`.
