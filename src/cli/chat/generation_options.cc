@@ -1,8 +1,8 @@
 #include "cli/chat/generation_options.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdlib>
 #include <limits>

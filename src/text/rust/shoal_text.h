@@ -61,7 +61,7 @@ typedef struct ShoalVocabulary {
   ShoalText pre;
   const ShoalText* tokens;
   size_t token_count;
-  const float* scores; /* token_count of them, or null */
+  const float* scores;  /* token_count of them, or null */
   const int32_t* types; /* token_count of them, or null */
   const ShoalText* merges;
   size_t merge_count;
