@@ -26,6 +26,7 @@ Status follow(fabric::Fabric& fabric) {
                    plan::make_plan(model->config, plan::weight_bytes(model->tensors), setup.plan));
   runtime::EngineOptions options;
   options.threads = setup.threads;
+  options.threads_on_machine = setup.threads * setup.plan.ranks;  // a local group
   options.exact = setup.exact;
   options.prefill_chunk = setup.prefill_chunk;
   return runtime::run_follower(*model, plan, group, options);

@@ -142,6 +142,7 @@ Result<ChatLoop::Next> ChatLoop::take_command(const std::string& text) {
 Status ChatLoop::report_request(const Status& status) {
   if (status.is_ok() || status.code() != StatusCode::kRequest) return status;
   console_.err.write_line("shoal: " + status.message());
+  SignalScope::clear_interrupt();  // one that came meanwhile was for the answer that failed
   return Status::ok();
 }
 

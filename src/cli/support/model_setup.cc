@@ -230,6 +230,7 @@ Status LoadedModel::load_weights(Console& console) {
                                 .is_quiet = options_.is_quiet || !console.err.is_terminal()});
   runtime::EngineOptions engine_options;
   engine_options.threads = threads_;
+  engine_options.threads_on_machine = threads_ * static_cast<uint32_t>(options_.nodes);
   engine_options.exact = options_.exact;
   engine_options.on_load = [&](uint64_t done, uint64_t total) {
     bar.set_total(total);
