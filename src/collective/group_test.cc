@@ -341,6 +341,8 @@ TEST(Sum, AddsInRankOrderWithAnyNumberOfPartsAndInPlace) {
     for (const size_t count : {0, 1, 7, 16, 1023, 1024, 1025, 4099}) {
       std::vector<std::vector<float>> parts;
       std::vector<const float*> pointers;
+      parts.reserve(ranks);
+      pointers.reserve(ranks);
       for (size_t rank = 0; rank < ranks; ++rank) {
         parts.push_back(numbers(count, static_cast<int>(rank)));
       }

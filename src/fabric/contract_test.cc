@@ -212,18 +212,21 @@ TEST_P(EndpointContract, ADeadlineWithoutAnyByteBreaksNothing) {
 
 TEST_P(EndpointContract, AStalledExchangeIsAnErrorThatNamesThePeer) {
   ThreadGroup group(options(3));
+  std::latch is_sent(1);
   const auto statuses = group.run([&](Fabric& fabric) -> Status {
     if (fabric.rank() == 0) {
+      is_sent.wait();
       std::vector<std::byte> a(10);
       std::vector<std::byte> b(10);
       const std::vector<Transfer> transfers = {{&fabric.endpoint(1), {}, std::span(a)},
                                                {&fabric.endpoint(2), {}, std::span(b)}};
       return exchange(
           transfers, "step 7",
-          {.spin = fabric.spin(), .deadline = Deadline::after(fabric.clock(), milliseconds(50))});
+          {.spin = fabric.spin(), .deadline = Deadline::after(fabric.clock(), milliseconds(300))});
     }
     if (fabric.rank() == 1) {
       RETURN_IF_ERROR(send_message(fabric.endpoint(0), test_bytes(10, 1), test_wait(fabric)));
+      is_sent.count_down();
     }
     // Ends when rank 0 tells of the failure.
     std::vector<std::byte> nothing(1);

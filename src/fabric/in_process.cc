@@ -43,6 +43,7 @@ Result<Fabrics> make_shm(const InProcessOptions& options, const GroupSetup& comm
   ASSIGN_OR_RETURN(auto ends, make_shm_links(options.size, options.fabric.slots));
   const std::vector<GroupSetup> setups = make_setups(options, common);
   std::vector<std::string> names;
+  names.reserve(setups.size());
   for (const GroupSetup& setup : setups) names.push_back(setup.node_name);
   return connect_all(setups.size(), [&](size_t rank) {
     return connect_shm_group(setups[rank], names, std::move(ends[rank]), deadline);

@@ -27,6 +27,6 @@ Result<JoinInfo> receive_join_info(int fd, const Deadline& deadline);
 
 std::vector<std::byte> encode_join_info(const JoinInfo& info);
 // Of what follows the 8 bytes of magic and length.
-Result<JoinInfo> decode_join_info(std::span<const std::byte> body);
+Result<JoinInfo> decode_join_info(std::span<const std::byte> bytes);
 
 }  // namespace shoal::fabric

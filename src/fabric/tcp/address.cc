@@ -203,20 +203,21 @@ Result<UniqueFd> listen_tcp(const HostPort& address) {
   return listen_tcp(found.front());
 }
 
-Result<UniqueFd> listen_tcp(const SocketAddress& at) {
-  UniqueFd fd(socket(at.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<UniqueFd> listen_tcp(const SocketAddress& address) {
+  UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.is_valid()) return Status::from_errno("socket", errno);
   RETURN_IF_ERROR(set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1));
-  if (at.storage.ss_family == AF_INET6) {
+  if (address.storage.ss_family == AF_INET6) {
     RETURN_IF_ERROR(set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0));
   }
-  const auto* raw = reinterpret_cast<const sockaddr*>(&at.storage);
-  if (bind(fd.get(), raw, at.bytes) != 0 || listen(fd.get(), kBacklog) != 0) {
+  const auto* raw = reinterpret_cast<const sockaddr*>(&address.storage);
+  if (bind(fd.get(), raw, address.bytes) != 0 || listen(fd.get(), kBacklog) != 0) {
     if (errno == EADDRINUSE) {
-      return Status::request(at.text() + " is already in use: stop what listens there or choose " +
+      return Status::request(address.text() +
+                             " is already in use: stop what listens there or choose " +
                              "another port");
     }
-    return Status::request("cannot listen on " + at.text() + ": " + errno_text(errno));
+    return Status::request("cannot listen on " + address.text() + ": " + errno_text(errno));
   }
   return fd;
 }

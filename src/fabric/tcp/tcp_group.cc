@@ -219,6 +219,7 @@ Status Joiner::connect_to_lower() {
 
 Result<std::unique_ptr<Fabric>> Joiner::build() {
   std::vector<std::string> names;
+  names.reserve(rows_.size());
   for (const GroupTableRow& row : rows_) names.push_back(row.node_name);
   FabricBuilder builder(setup(), std::move(names));
   for (size_t peer = 0; peer < size(); ++peer) {

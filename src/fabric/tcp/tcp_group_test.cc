@@ -270,6 +270,7 @@ TEST(TcpGroup, C17RubbishIsDroppedAndTheGroupFormsAllTheSame) {
 TEST(TcpGroup, C17AHundredSilentConnectionsNeitherBlockNorStay) {
   FormingGroup group;
   std::vector<UniqueFd> silent;
+  silent.reserve(100);
   for (int i = 0; i < 100; ++i) silent.push_back(group.knock());
   group.expect_forms();
   // All are closed with the forming, none is left half-open.
@@ -306,7 +307,7 @@ TEST(TcpGroup, C80ASecondNodeInATakenPlaceIsToldAtOnce) {
     auto fabric = connect_tcp_group(joiner_to(group.address(), 1, 3), soon());
     EXPECT_TRUE(fabric.is_ok()) << fabric.status().message();
   });
-  std::this_thread::sleep_for(milliseconds(200));
+  std::this_thread::sleep_for(seconds(1));
   const auto second = connect_tcp_group(joiner_to(group.address(), 1, 3), soon());
   EXPECT_EQ(second.status().code(), StatusCode::kBusy);
   EXPECT_THAT(second.status().message(),

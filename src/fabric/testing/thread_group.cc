@@ -31,6 +31,7 @@ ThreadGroup::~ThreadGroup() = default;
 std::vector<Status> ThreadGroup::run(const std::function<Status(Fabric&)>& body) {
   std::vector<Status> statuses(fabrics_.size());
   std::vector<std::thread> threads;
+  threads.reserve(fabrics_.size());
   for (size_t rank = 0; rank < fabrics_.size(); ++rank) {
     threads.emplace_back([this, rank, &body, &statuses] {
       statuses[rank] = body(*fabrics_[rank]);
