@@ -8,9 +8,8 @@
 #include "model/gguf/reader.h"
 #include "model/model.h"
 
+namespace shoal::model {
 namespace {
-
-using namespace shoal::model;
 
 // Touches every element, so that a sanitizer sees a view that leads out of the file.
 size_t walk(const MetadataArray& array, int depth) {
@@ -41,18 +40,19 @@ size_t walk(const ModelFile& file) {
 }
 
 }  // namespace
+}  // namespace shoal::model
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static shoal::fuzz::MemoryFile memory;
   memory.set(std::as_bytes(std::span(data, size)));
-  const auto file = open_model(memory.path());
+  const auto file = shoal::model::open_model(memory.path());
   if (!file.is_ok()) return 0;
-  volatile size_t sum = walk(**file);
+  volatile size_t sum = shoal::model::walk(**file);
   sum = sum + 1;
-  const auto source = read_tokenizer_source(**file);
-  const auto config = read_config(**file);
+  const auto source = shoal::model::read_tokenizer_source(**file);
+  const auto config = shoal::model::read_config(**file);
   if (!config.is_ok()) return 0;
-  const auto tensors = resolve_tensors(**file, *config);
+  const auto tensors = shoal::model::resolve_tensors(**file, *config);
   if (tensors.is_ok()) sum = sum + tensors->layers.size();
   return 0;
 }

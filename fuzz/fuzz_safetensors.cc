@@ -10,9 +10,8 @@
 #include "model/safetensors/json.h"
 #include "model/safetensors/reader.h"
 
+namespace shoal::model {
 namespace {
-
-using namespace shoal::model;
 
 void read_tensors(std::span<const std::byte> bytes) {
   const auto tensors = parse_safetensors(bytes, "fuzz");
@@ -29,10 +28,10 @@ void read_tensors(std::span<const std::byte> bytes) {
 void read_settings(std::span<const std::byte> bytes) {
   auto config = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "fuzz");
   if (!config.is_ok()) return;
-  static const shoal::fuzz::MemoryFile empty;
+  static const fuzz::MemoryFile empty;
   ModelFileParts parts;
   parts.format = FileFormat::kSafetensors;
-  parts.files.push_back(*shoal::MappedFile::open(empty.path()));
+  parts.files.push_back(*MappedFile::open(empty.path()));
   parts.config = std::make_unique<nlohmann::json>(*std::move(config));
   const auto file = ModelFile::create(std::move(parts));
   CHECK(file.is_ok());
@@ -42,13 +41,14 @@ void read_settings(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+}  // namespace shoal::model
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   if (size != 0 && data[0] == '{') {
-    read_settings(bytes);
+    shoal::model::read_settings(bytes);
   } else {
-    read_tensors(bytes);
+    shoal::model::read_tensors(bytes);
   }
   return 0;
 }
