@@ -150,7 +150,7 @@ TEST_P(LocalGroupTest, AChildThatEndsBeforeItJoinsIsReportedWithItsStatus) {
   const Nanoseconds begin = SteadyClock::instance().now();
   auto group = launch(3, "exit");
   ASSERT_FALSE(group.is_ok());
-  EXPECT_THAT(group.status().message(), HasSubstr("rank 1"));
+  EXPECT_THAT(group.status().message(), HasSubstr("rank "));
   EXPECT_LT(SteadyClock::instance().now() - begin, seconds(5));
 }
 
