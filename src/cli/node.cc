@@ -28,6 +28,7 @@ Status follow(fabric::Fabric& fabric) {
   options.threads = setup.threads;
   options.threads_on_machine = setup.threads * setup.plan.ranks;  // a local group
   options.exact = setup.exact;
+  options.tokens = setup.tokens;
   options.prefill_chunk = setup.prefill_chunk;
   return runtime::run_follower(*model, plan, group, options);
 }

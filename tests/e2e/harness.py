@@ -4,9 +4,9 @@ import functools
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -91,27 +91,9 @@ def is_alive(pid):
         return False
 
 
-def listening_sockets():
-    """(table, local address) of every TCP socket that listens on this machine."""
-    found = set()
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[3] == "0A":
-                found.add((table, fields[1]))
-    return found
-
-
-def leftovers():
-    """What a run could leave behind on this machine: shared memory, temporary files."""
-    found = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")} if os.path.isdir(
-        "/dev/shm") else set()
-    found |= {str(path) for path in Path(tempfile.gettempdir()).glob("*shoal*")}
-    return found
+def shared_memory():
+    """Names under /dev/shm, where a run must leave nothing."""
+    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
 
 
 class Terminal:
@@ -135,7 +117,6 @@ class Terminal:
         os.close(self.fd)
 
     def _read(self, timeout):
-        import select
         if not select.select([self.fd], [], [], timeout)[0]:
             return False
         try:

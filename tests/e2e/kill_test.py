@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -19,10 +20,20 @@ SECONDS_MAX = 5.0
 
 
 class KillTest(harness.Case):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+
+    def check_nothing_is_left(self, shared_memory_before):
+        """Ports and memory without a name end with the processes, which have ended by now."""
+        self.assertEqual(harness.shared_memory() - shared_memory_before, set())
+        self.assertEqual(os.listdir(self.temporary.name), [])
+
     def start(self, *options):
         process = subprocess.Popen(
             [harness.SHOAL, "run", harness.demo_model(), "Write a long story.", "--ignore-end",
-             *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+             *options], env={**os.environ, "TMPDIR": self.temporary.name},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         return process
@@ -33,8 +44,7 @@ class KillTest(harness.Case):
 
     def fell(self, link, nodes, how, victim):
         """One run in which a node is hit; the seconds until the program ended."""
-        before = harness.leftovers()
-        listening = harness.listening_sockets()
+        before = harness.shared_memory()
         process = self.start("--nodes", str(nodes), "--link", link)
         self.wait_for_text(process)
         children = sorted(harness.children_of(process.pid))
@@ -49,8 +59,7 @@ class KillTest(harness.Case):
         self.assertIn(f"node-{victim}", errors)
         self.assertEqual(len(errors.strip().splitlines()), 1, errors)
         self.wait_until(lambda: not any(map(harness.is_alive, children)), "the nodes to end")
-        self.assertEqual(harness.leftovers() - before, set())
-        self.assertEqual(harness.listening_sockets() - listening, set())
+        self.check_nothing_is_left(before)
         return seconds
 
     def wait_while_draining(self, process):
@@ -82,7 +91,7 @@ class KillTest(harness.Case):
 
     def test_nodes_end_with_a_killed_rank_0(self):
         for link in ("shm", "tcp"):
-            before = harness.leftovers()
+            before = harness.shared_memory()
             process = self.start("--nodes", "3", "--link", link)
             self.wait_for_text(process)
             children = harness.children_of(process.pid)
@@ -90,7 +99,7 @@ class KillTest(harness.Case):
             process.kill()
             process.wait()
             self.wait_until(lambda: not any(map(harness.is_alive, children)), "the nodes to end")
-            self.assertEqual(harness.leftovers() - before, set())
+            self.check_nothing_is_left(before)
 
 
 class IdleTest(harness.Case):

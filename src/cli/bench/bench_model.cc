@@ -43,8 +43,8 @@ std::vector<int32_t> meaningless_tokens(size_t count, size_t vocabulary) {
 Status measure_once(LoadedModel& loaded, const BenchOptions& options, Measured* measured) {
   runtime::Engine& engine = loaded.engine();
   ASSIGN_OR_RETURN(const runtime::SessionId session, engine.open_session());
-  const std::vector<int32_t> prompt =
-      meaningless_tokens(options.prompt_tokens, engine.vocabulary());
+  const std::vector<int32_t> prompt = meaningless_tokens(
+      options.prompt_tokens, static_cast<size_t>(loaded.text().tokenizer->vocabulary_size()));
   runtime::GenerateRequest request;
   request.session = session;
   request.prompt = prompt;

@@ -1,6 +1,7 @@
 #include "cli/bench/samples.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace shoal::cli {
 
@@ -8,7 +9,7 @@ double Samples::quantile(double share) const {
   if (values_.empty()) return 0;
   std::vector<double> sorted = values_;
   std::sort(sorted.begin(), sorted.end());
-  return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+  return sorted[static_cast<size_t>(std::llround(share * static_cast<double>(sorted.size() - 1)))];
 }
 
 Json Samples::to_json() const {

@@ -61,11 +61,6 @@ Result<Answer> generate_answer(LoadedModel& loaded, const AnswerRequest& request
   } else {
     generate.end_tokens = end_tokens;
   }
-  // Output rows beyond the tokenizer's vocabulary are padding.
-  const int32_t vocabulary = loaded.text().tokenizer->vocabulary_size();
-  for (auto id = vocabulary; id < static_cast<int32_t>(loaded.engine().vocabulary()); ++id) {
-    generate.sampling.banned.push_back(id);
-  }
   generate.tokens_max = request.options.tokens_max;
   generate.cancel = &SignalScope::stop_flag();
   generate.on_token = [&](runtime::TokenId id) { return stream.push(id); };

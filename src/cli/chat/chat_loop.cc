@@ -91,7 +91,7 @@ Line ChatLoop::read_message() {
   }
   while (line.text.ends_with('\\')) {
     line.text.back() = '\n';
-    const Line more = lines_.read(". ");
+    Line more = lines_.read(". ");
     if (more.kind == LineKind::kInterrupted) return more;
     if (more.kind == LineKind::kEnd) break;
     line.text += more.text;
@@ -106,7 +106,7 @@ Line ChatLoop::read_block(std::string first) {
       block.text.resize(end);
       return block;
     }
-    const Line more = lines_.read(". ");
+    Line more = lines_.read(". ");
     if (more.kind == LineKind::kInterrupted) return more;
     if (more.kind == LineKind::kEnd) return block;
     if (!block.text.empty()) block.text += '\n';

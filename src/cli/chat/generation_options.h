@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "runtime/sampler.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 calls it so
 class App;
 }
 

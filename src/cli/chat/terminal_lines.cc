@@ -103,6 +103,8 @@ class TerminalLines final : public LineSource {
   Line read(const std::string& prompt) override {
     prompt_ = prompt;
     el_resize(editor_);
+    // Before the prompt is shown: a key pressed at once must not meet the terminal's line mode.
+    el_set(editor_, EL_PREP_TERM, 1);
     int count = 0;
     errno = 0;
     const char* text = el_gets(editor_, &count);

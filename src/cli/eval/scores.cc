@@ -64,7 +64,7 @@ std::optional<Divergence> Scores::divergence() const {
   std::sort(sorted.begin(), sorted.end());
   const auto count = static_cast<double>(sorted.size());
   const auto quantile = [&](double share) {
-    return sorted[static_cast<size_t>(share * (count - 1) + 0.5)];
+    return sorted[static_cast<size_t>(std::llround(share * (count - 1)))];
   };
   return Divergence{.mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / count,
                     .median = quantile(0.5),

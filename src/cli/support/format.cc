@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -38,7 +39,7 @@ std::string format_seconds(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
   if (seconds < 100) return fmt::format("{:.3g} s", seconds);
-  const auto whole = static_cast<uint64_t>(seconds + 0.5);
+  const auto whole = std::llround(seconds);
   return fmt::format("{} min {} s", whole / 60, whole % 60);
 }
 

@@ -179,11 +179,11 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
 Status LoadedModel::read(Console& console) {
   ASSIGN_OR_RETURN(model_, model::load_model(path_));
   ASSIGN_OR_RETURN(text_, make_text(*model_->file));
-  if (static_cast<uint32_t>(text_.tokenizer->vocabulary_size()) > model_->config.vocab) {
+  if (tokens() > model_->config.vocab) {
     return Status::request(
         fmt::format("{}: the tokenizer has {} tokens, the output head only {}; the files do not "
                     "belong together",
-                    path_, text_.tokenizer->vocabulary_size(), model_->config.vocab));
+                    path_, tokens(), model_->config.vocab));
   }
   ASSIGN_OR_RETURN(planned_, plan_model(*model_, options_));
   const uint32_t cores = usable_cores();
@@ -197,6 +197,11 @@ Status LoadedModel::read(Console& console) {
                     nodes, threads_, cores));
   }
   return Status::ok();
+}
+
+// Output rows beyond the tokenizer's vocabulary are padding.
+uint32_t LoadedModel::tokens() const {
+  return static_cast<uint32_t>(text_.tokenizer->vocabulary_size());
 }
 
 Status LoadedModel::start_nodes() {
@@ -220,6 +225,7 @@ Status LoadedModel::start_nodes() {
                              .plan = planned_.request,
                              .threads = threads_,
                              .prefill_chunk = runtime::EngineOptions{}.prefill_chunk,
+                             .tokens = tokens(),
                              .exact = options_.exact};
   return runtime::send_setup(*group_, setup, Deadline::after(fabric().clock(), kJoinDeadline));
 }
@@ -232,6 +238,7 @@ Status LoadedModel::load_weights(Console& console) {
   engine_options.threads = threads_;
   engine_options.threads_on_machine = threads_ * static_cast<uint32_t>(options_.nodes);
   engine_options.exact = options_.exact;
+  engine_options.tokens = tokens();
   engine_options.on_load = [&](uint64_t done, uint64_t total) {
     bar.set_total(total);
     bar.update(done);

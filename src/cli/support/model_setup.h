@@ -19,7 +19,7 @@
 #include "plan/plan.h"
 #include "runtime/engine.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 calls it so
 class App;
 }
 
@@ -80,6 +80,7 @@ class LoadedModel {
  private:
   explicit LoadedModel(ModelOptions options) : options_(std::move(options)) {}
   fabric::Fabric& fabric() { return local_group_ ? local_group_->fabric() : *single_; }
+  uint32_t tokens() const;
   Status read(Console& console);
   Status start_nodes();
   Status load_weights(Console& console);
