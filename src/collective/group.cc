@@ -76,12 +76,25 @@ Status Group::complete(const Operation& operation, const MakePass& make_pass) {
       continue;
     }
     if (spinner.spin_once()) continue;
-    if (operation.deadline.expired()) {
-      return pass.waiting->fail("did not take part before the deadline (" +
-                                std::to_string(pass.waiting_count) + " ranks are waited for)");
-    }
+    if (operation.deadline.expired()) return fail_at_deadline(operation);
     fabric::sleep_on(*pass.waiting, {.is_only_one = pass.waiting_count == 1}, operation.deadline);
   }
+}
+
+// Breaks the group, naming everyone who is still waited for; the culprit is the first that is due.
+Status Group::fail_at_deadline(const Operation& operation) {
+  const auto is_due = [](const PeerState& peer) { return peer.is_waited_for && peer.is_due; };
+  auto culprit = std::ranges::find_if(peers_, is_due);
+  if (culprit == peers_.end()) culprit = std::ranges::find_if(peers_, &PeerState::is_waited_for);
+  CHECK(culprit != peers_.end());
+  std::string others;
+  for (const PeerState& peer : peers_) {
+    if (!peer.is_waited_for || &peer == &*culprit) continue;
+    others += (others.empty() ? "; also waiting for " : ", ") + peer.endpoint->peer_text();
+  }
+  return culprit->endpoint->fail("did not finish " + std::string(operation.name) + " of " +
+                                 std::to_string(operation.bytes) + " bytes before the deadline" +
+                                 others);
 }
 
 void Group::reset_peers() {
@@ -89,6 +102,8 @@ void Group::reset_peers() {
     peer.is_sent = false;
     peer.is_received = false;
     peer.is_held = false;
+    peer.is_waited_for = false;
+    peer.is_due = false;
     peer.chunks_sent = 0;
     peer.chunks_received = 0;
   }
@@ -125,7 +140,9 @@ Status Group::one_shot(std::span<float> data, const Operation& operation) {
         pass.has_moved = pass.has_moved || peer.is_sent;
       }
       if (!peer.is_held) RETURN_IF_ERROR(receive_one_shot(peer, operation, pass));
-      if (!peer.is_sent || !peer.is_held) pass.note_waiting(*peer.endpoint);
+      peer.is_waited_for = !peer.is_sent || !peer.is_held;
+      peer.is_due = !peer.is_held;
+      pass.note(peer);
     }
     return Status::ok();
   }));
@@ -193,7 +210,10 @@ Status Group::scatter_and_gather(std::span<float> data, const Operation& operati
     for (PeerState& peer : peers_) {
       if (!peer.is_sent) RETURN_IF_ERROR(send_chunks(peer, shards, pass));
       if (!peer.is_received) RETURN_IF_ERROR(receive_chunks(peer, shards, pass));
-      if (!peer.is_sent || !peer.is_received) pass.note_waiting(*peer.endpoint);
+      peer.is_waited_for = !peer.is_sent || !peer.is_received;
+      // The chunks of our shard come without anybody's help; those of its own need all of us.
+      peer.is_due = !peer.is_held && shards.reduced < shards.chunk_count(shards.own);
+      pass.note(peer);
     }
     return reduce_chunk(shards, pass);
   });

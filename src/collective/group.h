@@ -88,6 +88,8 @@ class Group {
     bool is_sent = false;      // everything is posted and flushed
     bool is_received = false;  // everything has come
     bool is_held = false;      // `held` is valid
+    bool is_waited_for = false;
+    bool is_due = false;  // what we need next, it alone has; else it may be waiting for another
     fabric::ReceivedSlot held;
     size_t chunks_sent = 0;
     size_t chunks_received = 0;  // of the peer's shard, in all_gather's half
@@ -97,8 +99,9 @@ class Group {
     bool has_moved = false;
     fabric::Endpoint* waiting = nullptr;  // the first that is not done
     int waiting_count = 0;
-    void note_waiting(fabric::Endpoint& endpoint) {
-      if (waiting == nullptr) waiting = &endpoint;
+    void note(const PeerState& peer) {
+      if (!peer.is_waited_for) return;
+      if (waiting == nullptr) waiting = peer.endpoint;
       ++waiting_count;
     }
   };
@@ -118,6 +121,7 @@ class Group {
   Status run(const Operation& operation, const Body& body);
   template <typename MakePass>
   Status complete(const Operation& operation, const MakePass& make_pass);
+  Status fail_at_deadline(const Operation& operation);
   void reset_peers();
   Status one_shot(std::span<float> data, const Operation& operation);
   Status receive_one_shot(PeerState& peer, const Operation& operation, Pass& pass);

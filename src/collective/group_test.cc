@@ -288,6 +288,30 @@ TEST(Group, AMissingRankIsNamedWithTheOperationAndTheGroupStaysBroken) {
   }
 }
 
+// Everybody's result waits for rank 2; rank 0 must not blame rank 1, which only waits as it does.
+TEST(Group, ASilentRankIsNamedByAllInALargeAllReduceTooAndByTheOperation) {
+  ThreadGroup threads({.maker = "sim", .size = 3, .slots = kSlots});
+  const auto statuses = threads.run([](Fabric& fabric) -> Status {
+    Group group(fabric);
+    if (fabric.rank() == 2) {
+      const Deadline deadline = test_deadline(fabric);
+      while (!fabric.health().failed()) fabric.endpoint(0).wait(deadline);
+      EXPECT_EQ(fabric.health().culprit(), 2);
+      return fabric.health().failure();
+    }
+    // Rank 0 gives up first, by itself.
+    const auto patience = std::chrono::milliseconds(fabric.rank() == 0 ? 100 : 200);
+    std::vector<float> data(20'000);
+    const Status status = group.all_reduce(data, Deadline::after(fabric.clock(), patience));
+    EXPECT_EQ(fabric.health().culprit(), 2);
+    return status;
+  });
+  const std::string what = "did not finish all_reduce of 80000 bytes before the deadline";
+  EXPECT_THAT(statuses[0].message(), HasSubstr("rank 2 (sim-2) over sim " + what +
+                                               "; also waiting for rank 1 (sim-1) over sim"));
+  for (const Status& status : statuses) EXPECT_THAT(status.message(), HasSubstr(what));
+}
+
 TEST(Group, RanksThatDisagreeAboutASizeGetAnErrorNotAWrongSum) {
   ThreadGroup threads({.maker = "shm", .size = 2, .slots = kSlots});
   const auto statuses = threads.run([](Fabric& fabric) -> Status {
