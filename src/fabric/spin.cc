@@ -39,8 +39,7 @@ bool Spinner::spin_once() {
   if (budget.count() == 0) return false;
   cpu_pause();
   ++rounds_;
-  const bool is_yielding = started_.count() != 0 && policy_.yield_for.count() != 0;
-  if (rounds_ % kRoundsPerClockRead != 0 && !is_yielding) return true;
+  if (rounds_ % kRoundsPerClockRead != 0 && !is_yielding_) return true;
   const Nanoseconds now = SteadyClock::instance().now();
   if (started_.count() == 0) {
     started_ = now;
@@ -48,6 +47,7 @@ bool Spinner::spin_once() {
   }
   if (now - started_ < policy_.pause_for) return true;
   if (now - started_ >= budget) return false;
+  is_yielding_ = true;
   sched_yield();
   return true;
 }

@@ -1,7 +1,8 @@
 // Spinner: how a waiting thread spends the first microseconds: pauses, then yields, then sleeps.
 //
-// With more runnable threads than cores a pure spin costs whole scheduler ticks, so an
-// oversubscribed group yields after a very short spin.
+// With more runnable threads than cores a pure spin costs whole scheduler ticks: an oversubscribed
+// group yields after a very short spin, and any other after a short one, since other programs run
+// too.
 // Thread rule: one thread per Spinner; SpinPolicy is data.
 #pragma once
 
@@ -12,8 +13,8 @@
 namespace shoal::fabric {
 
 struct SpinPolicy {
-  Nanoseconds pause_for{std::chrono::microseconds(500)};  // spinning with pauses, at most
-  Nanoseconds yield_for{0};                               // then with yields, at most
+  Nanoseconds pause_for{std::chrono::microseconds(50)};   // spinning with pauses, at most
+  Nanoseconds yield_for{std::chrono::microseconds(450)};  // then with yields, at most
 };
 
 // Never spins: for virtual time.
@@ -37,12 +38,14 @@ class Spinner {
   void reset() {
     rounds_ = 0;
     started_ = Nanoseconds(0);
+    is_yielding_ = false;
   }
 
  private:
   SpinPolicy policy_;
   uint32_t rounds_ = 0;
   Nanoseconds started_{0};
+  bool is_yielding_ = false;
 };
 
 }  // namespace shoal::fabric
