@@ -255,7 +255,7 @@ void add_run(Program& program) {
       program.root(),
       {.name = "run",
        .description = "Answer a prompt, or chat",
-       .examples = "  shoal run smollm2                       a chat\n"
+       .examples = "  shoal run smollm2                       # a chat\n"
                    "  shoal run smollm2 \"Why is the sky blue?\" --nodes 2\n"
                    "  shoal run ./model.gguf - < question.txt\n"
                    "  shoal run smollm2 \"Once upon a time\" --raw -n 50 --temperature 0\n"
