@@ -22,6 +22,8 @@ namespace shoal::fabric {
 namespace {
 
 constexpr Nanoseconds kReapPause = std::chrono::milliseconds(2);
+// How long a process may take to end after its sockets have closed.
+constexpr Nanoseconds kEndPatience = std::chrono::milliseconds(500);
 
 // What a forked child needs until it executes; made before the fork, since nothing may be allocated
 // after it.
@@ -132,7 +134,9 @@ Result<std::unique_ptr<LocalGroup>> LocalGroup::launch(LocalGroupOptions options
   ASSIGN_OR_RETURN(setup.secret, make_secret());
   std::unique_ptr<LocalGroup> group(new LocalGroup(std::move(options)));
   RETURN_IF_ERROR(group->start_children());
-  RETURN_IF_ERROR(group->connect(setup, deadline));
+  if (const Status status = group->connect(setup, deadline); !status.is_ok()) {
+    return group->explain(status);
+  }
   return group;
 }
 
@@ -155,16 +159,25 @@ Status LocalGroup::connect(const GroupSetup& setup, const Deadline& deadline) {
                                          : connect_tcp(setup, deadline);
 }
 
-// What failed on the way to `rank`, with the end of its process when that explains it.
-Status LocalGroup::explain(int rank, const Status& status) {
-  Child& child = children_[static_cast<size_t>(rank - 1)];
-  // A process that has closed its socket is about to end.
-  const Deadline deadline = Deadline::after(std::chrono::milliseconds(200));
-  while (!try_reap(child) && !deadline.expired()) std::this_thread::sleep_for(kReapPause);
-  const std::string how = child.is_reaped ? "; its process " + end_text(child.wait_status) : "";
-  return Status(status.code(), "rank " + std::to_string(rank) + " (" +
-                                   options_.node_names[static_cast<size_t>(rank)] + ") " +
-                                   status.message() + how);
+// A failure to connect, with the ends of the processes that have ended: they tend to explain it.
+Status LocalGroup::explain(const Status& status) {
+  // A process that has closed its sockets is about to end.
+  const Deadline deadline = Deadline::after(kEndPatience);
+  const auto has_any_ended = [this] {
+    (void)try_reap_all();
+    return std::ranges::any_of(children_, &Child::is_reaped);
+  };
+  while (!has_any_ended() && !deadline.expired()) std::this_thread::sleep_for(kReapPause);
+  std::string message = status.message();
+  for (size_t i = 0; i < children_.size(); ++i) {
+    if (!children_[i].is_reaped) continue;
+    message += "; " + rank_text(i + 1) + " " + end_text(children_[i].wait_status);
+  }
+  return {status.code(), std::move(message)};
+}
+
+std::string LocalGroup::rank_text(size_t rank) const {
+  return "rank " + std::to_string(rank) + " (" + options_.node_names[rank] + ")";
 }
 
 Status LocalGroup::connect_shm(const GroupSetup& setup, const Deadline& deadline) {
@@ -178,7 +191,7 @@ Status LocalGroup::connect_shm(const GroupSetup& setup, const Deadline& deadline
       const std::array<int, 2> fds = {end.liveness.get(), end.memory.get()};
       status = send_descriptors(socket, fds, deadline);
     }
-    if (!status.is_ok()) return explain(rank, status);
+    if (!status.is_ok()) return status.with_context(rank_text(static_cast<size_t>(rank)));
     // Ours are closed, so that the death of a child is the end of its streams.
     links[static_cast<size_t>(rank)].clear();
   }
@@ -197,9 +210,8 @@ Status LocalGroup::connect_tcp(const GroupSetup& setup, const Deadline& deadline
     const int socket = children_[static_cast<size_t>(rank - 1)].join_socket.get();
     JoinInfo info = make_join_info(options_, setup, rank);
     info.port = address.port();
-    if (const Status status = send_join_info(socket, info, deadline); !status.is_ok()) {
-      return explain(rank, status);
-    }
+    RETURN_IF_ERROR(
+        send_join_info(socket, info, deadline).with_context(rank_text(static_cast<size_t>(rank))));
     tcp.acceptor.watches.push_back({.rank = rank, .fd = socket});
   }
   ASSIGN_OR_RETURN(fabric_, connect_tcp_group(std::move(tcp), deadline));
@@ -244,8 +256,7 @@ Status LocalGroup::wait_for_exit(const Deadline& deadline) {
   }
   for (size_t i = 0; i < children_.size(); ++i) {
     if (children_[i].wait_status == 0) continue;
-    return Status::group("rank " + std::to_string(i + 1) + " (" + options_.node_names[i + 1] +
-                         ") " + end_text(children_[i].wait_status));
+    return Status::group(rank_text(i + 1) + " " + end_text(children_[i].wait_status));
   }
   return Status::ok();
 }

@@ -63,7 +63,8 @@ class LocalGroup {
   Status connect(const GroupSetup& setup, const Deadline& deadline);
   Status connect_shm(const GroupSetup& setup, const Deadline& deadline);
   Status connect_tcp(const GroupSetup& setup, const Deadline& deadline);
-  Status explain(int rank, const Status& status);
+  Status explain(const Status& status);
+  std::string rank_text(size_t rank) const;
   static bool try_reap(Child& child);
   bool try_reap_all();
 
