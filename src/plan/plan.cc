@@ -26,9 +26,10 @@ uint64_t bytes_of(const model::TensorInfo* tensor) {
   return tensor == nullptr ? 0 : tensor->data.size();
 }
 
+// The part's bytes, rounded to the nearest; the products would not fit in 64 bits.
 uint64_t share_of(uint64_t bytes, uint64_t part, uint64_t whole) {
-  return static_cast<uint64_t>(
-      static_cast<double>(bytes) * static_cast<double>(part) / static_cast<double>(whole) + 0.5);
+  const double fraction = static_cast<double>(part) / static_cast<double>(whole);
+  return static_cast<uint64_t>(std::llround(static_cast<double>(bytes) * fraction));
 }
 
 // Contiguous ranges of `items` in rank order; the last grain may be a short one.

@@ -69,6 +69,7 @@ class Engine::Impl {
 
   const KvCache& cache() const { return instance_->cache(); }
   size_t vocabulary() const { return instance_->vocabulary(); }
+  size_t token_count() const { return instance_->token_count(); }
   EngineStats stats() const {
     EngineStats stats = stats_;
     stats.collectives = group_.counters();
@@ -125,9 +126,9 @@ Status Engine::Impl::check_session(SessionId session) const {
 
 Status Engine::Impl::check_tokens(std::span<const TokenId> tokens) const {
   for (const TokenId id : tokens) {
-    if (id < 0 || static_cast<size_t>(id) >= vocabulary()) {
+    if (id < 0 || static_cast<size_t>(id) >= token_count()) {
       return Status::request(
-          fmt::format("token {} is not in the vocabulary of {} tokens", id, vocabulary()));
+          fmt::format("token {} is not in the vocabulary of {} tokens", id, token_count()));
     }
   }
   return Status::ok();
@@ -209,7 +210,7 @@ Engine::Impl::Extension Engine::Impl::sampled(SessionId session, std::span<const
 Result<TokenId> Engine::Impl::choose(Sampler& sampler) {
   LogitView view;
   if (step_.mode == OutputMode::kFull) {
-    view.full = logits_;
+    view.full = logits_.first(token_count());
   } else {
     view.summary = &instance_->summaries().front();
   }
@@ -218,8 +219,9 @@ Result<TokenId> Engine::Impl::choose(Sampler& sampler) {
     CHECK(view.full.empty());
     Command fetch;
     fetch.op = Op::kFetchLogits;
-    RETURN_IF_ERROR(note(instance_->lead(
-        fetch, {}, [&](size_t, std::span<const float> logits) { view.full = logits; })));
+    RETURN_IF_ERROR(note(instance_->lead(fetch, {}, [&](size_t, std::span<const float> logits) {
+      view.full = logits.first(token_count());
+    })));
     ASSIGN_OR_RETURN(token, sampler.sample(view));
     CHECK(token.has_value());
   }
@@ -231,7 +233,7 @@ Result<GenerateResult> Engine::Impl::generate(const GenerateRequest& request) {
   if (request.prompt.empty()) return Status::request("the prompt is empty: give it a token");
   RETURN_IF_ERROR(check_tokens(request.prompt));
   RETURN_IF_ERROR(check_tokens(request.end_tokens));
-  ASSIGN_OR_RETURN(Sampler sampler, Sampler::create(request.sampling, vocabulary()));
+  ASSIGN_OR_RETURN(Sampler sampler, Sampler::create(request.sampling, token_count()));
   for (const TokenId id : request.prompt) sampler.accept_prompt(id);
 
   // What the session holds of the prompt stays; the last token is computed in any case.
@@ -400,7 +402,7 @@ Result<std::vector<std::span<const float>>> Engine::Impl::step(std::span<const S
   for (size_t i = 0; i < items.size(); ++i) {
     std::vector<TokenId>& held = sessions_[items[i].session].tokens;
     held.insert(held.end(), items[i].tokens.begin(), items[i].tokens.end());
-    out.push_back(std::span(step_logits_).subspan(i * vocabulary(), vocabulary()));
+    out.emplace_back(std::span(step_logits_).subspan(i * vocabulary(), vocabulary()));
   }
   return out;
 }

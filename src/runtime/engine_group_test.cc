@@ -153,6 +153,32 @@ TEST_F(EngineGroupTest, AnswersAreThoseOfOneRankWhateverTheSampler) {
   for (const Status& status : three.end()) EXPECT_TRUE(status.is_ok()) << status.message();
 }
 
+// Output rows above the tokenizer's tokens are padding: never chosen, not counted in any sum, so
+// that answers are those of the model without them, whichever way the logits travel.
+TEST_F(EngineGroupTest, PaddingOfTheOutputHeadIsNeverChosen) {
+  const auto model = RandomModel().make(folder_);
+  const uint32_t tokens = model->config.vocab / 3;  // the last ranks hold nothing but padding
+  GenerateRequest request;
+  request.tokens_max = 40;
+  const std::vector<TokenId> prompt = some_tokens(5, tokens);
+  for (const bool wants_full : {false, true}) {
+    request.sampling.temperature = 2.0F;
+    request.sampling.seed = 11;
+    if (wants_full) request.sampling.repetition_penalty = 1.0001F;
+    std::vector<TokenId> expected;
+    for (const Layout& layout : {Layout{1, {}}, Layout{3, {}}}) {
+      ClusterOptions options = options_for(layout, /*exact=*/true);
+      options.engine.tokens = tokens;
+      LocalCluster cluster(*model, options);
+      const GenerateResult result = must(answer(cluster.engine(), prompt, request));
+      EXPECT_THAT(result.tokens, ::testing::Each(::testing::Lt(static_cast<TokenId>(tokens))));
+      if (expected.empty()) expected = result.tokens;
+      EXPECT_EQ(result.tokens, expected);
+      EXPECT_FALSE(answer(cluster.engine(), {static_cast<TokenId>(tokens)}, request).is_ok());
+    }
+  }
+}
+
 TEST_F(EngineGroupTest, SessionsOnAllRanksFollowThoseOfRankZero) {
   const auto model = RandomModel().make(folder_);
   ClusterOptions options = options_for({2, {}}, false);

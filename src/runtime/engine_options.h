@@ -1,7 +1,7 @@
 // EngineOptions: how an engine and its followers compute.
 //
-// `exact`, `prefill_chunk` and `sessions_max` must be the same on every rank; the rest may differ.
-// Thread rule: values.
+// `exact`, `prefill_chunk`, `sessions_max` and `tokens` must be the same on every rank; the rest
+// may differ. Thread rule: values.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,8 @@ struct EngineOptions {
   bool exact = false;               // the naive path: float32 activations; needs KvType::kF32
   uint32_t prefill_chunk = 256;     // tokens of one step at most; bounds the scratch memory
   uint32_t sessions_max = 16;
+  // Of the tokenizer: rows of the output head above are padding and never chosen. 0: all rows.
+  uint32_t tokens = 0;
   // Bytes of weights packed so far, of all that this rank loads; on the calling thread.
   std::function<void(uint64_t done, uint64_t total)> on_load;
   // A dead or stopped peer is noticed by the fabric long before these; they end what hangs.

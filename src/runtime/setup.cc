@@ -9,7 +9,7 @@ namespace shoal::runtime {
 namespace {
 
 constexpr uint32_t kMagic = 0x5553'4853;  // "SHSU"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kPathBytesMax = 4096;
 
 }  // namespace
@@ -25,6 +25,7 @@ std::vector<std::byte> encode_setup(const Setup& setup) {
   writer.write(static_cast<uint32_t>(setup.plan.kv_type));
   writer.write(setup.threads);
   writer.write(setup.prefill_chunk);
+  writer.write(setup.tokens);
   writer.write(static_cast<uint32_t>(setup.exact));
   writer.write_string(setup.model_path);
   return writer.take();
@@ -50,6 +51,7 @@ Result<Setup> decode_setup(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const uint32_t kv_type, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(setup.threads, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(setup.prefill_chunk, reader.read<uint32_t>());
+  ASSIGN_OR_RETURN(setup.tokens, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t exact, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const std::string_view path, reader.read_string(kPathBytesMax));
   if (kv_type > static_cast<uint32_t>(plan::KvType::kF32))

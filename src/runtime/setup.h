@@ -22,6 +22,7 @@ struct Setup {
   plan::PlanRequest plan;  // ranks, weights, context, KV type
   uint32_t threads = 1;    // per rank
   uint32_t prefill_chunk = 256;
+  uint32_t tokens = 0;  // EngineOptions::tokens
   bool exact = false;
 };
 

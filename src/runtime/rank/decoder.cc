@@ -17,6 +17,9 @@ using tensor::ConstFloatRows;
 using tensor::FloatRows;
 using tensor::Worker;
 
+// Vocabulary rows that one worker summarizes at a time.
+constexpr size_t kSummaryPieceRows = 4096;
+
 }  // namespace
 
 Result<std::unique_ptr<Decoder>> Decoder::create(const DecoderParts& parts,
@@ -59,7 +62,7 @@ Status Decoder::allocate() {
   RETURN_IF_ERROR(buffers_.head.allocate(outputs, hidden));
   RETURN_IF_ERROR(buffers_.logits.allocate(outputs, parts_.weights.output.rows()));
   summaries_.resize(outputs);
-  worker_summaries_.resize(outputs * static_cast<size_t>(parts_.pool.workers()));
+  piece_summaries_.resize(outputs * summary_pieces());
   positions_.reserve(tokens);
   output_tokens_.reserve(tokens);
   output_temperatures_.reserve(tokens);
@@ -267,22 +270,28 @@ void Decoder::head(Worker& me, size_t first, size_t count) {
   if (mode_ == OutputMode::kSummary) summarize_outputs(me, first, count);
 }
 
-// Each worker summarizes its part of the rank's vocabulary rows, then its part of the outputs.
+size_t Decoder::summary_pieces() const {
+  return std::max<size_t>(1, (limits_.summary_rows + kSummaryPieceRows - 1) / kSummaryPieceRows);
+}
+
+// Pieces of a fixed size, joined in their order: the bits do not depend on the number of workers.
 void Decoder::summarize_outputs(Worker& me, size_t first, size_t count) {
-  const auto workers = static_cast<size_t>(me.count());
-  const tensor::Range columns = me.share(parts_.weights.output.rows());
-  for (size_t row = 0; row < count; ++row) {
+  const size_t pieces = summary_pieces();
+  const tensor::Range mine = me.share(static_cast<int64_t>(count * pieces));
+  for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i) {
+    const size_t row = i / pieces;
+    const size_t begin = i % pieces * kSummaryPieceRows;
+    const size_t rows = std::min<size_t>(kSummaryPieceRows, limits_.summary_rows - begin);
     SummaryRequest request;
-    request.first_id = static_cast<TokenId>(parts_.plan.vocabulary.begin + columns.begin);
+    request.first_id = static_cast<TokenId>(parts_.plan.vocabulary.begin + begin);
     request.top_max = limits_.candidates_max;
     request.inverse_temperature = output_temperatures_[first + row];
-    summarize(logits(row).subspan(columns.begin, static_cast<size_t>(columns.size())), request,
-              &worker_summaries_[row * workers + static_cast<size_t>(me.index())]);
+    summarize(logits(row).subspan(begin, rows), request, &piece_summaries_[i]);
   }
   me.barrier();
-  const tensor::Range mine = me.share(static_cast<int64_t>(count));
-  for (auto row = static_cast<size_t>(mine.begin); row < static_cast<size_t>(mine.end); ++row) {
-    merge(std::span(worker_summaries_).subspan(row * workers, workers), limits_.candidates_max,
+  const tensor::Range joined = me.share(static_cast<int64_t>(count));
+  for (auto row = static_cast<size_t>(joined.begin); row < static_cast<size_t>(joined.end); ++row) {
+    merge(std::span(piece_summaries_).subspan(row * pieces, pieces), limits_.candidates_max,
           &summaries_[row]);
   }
 }

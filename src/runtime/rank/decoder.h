@@ -43,6 +43,7 @@ struct DecoderLimits {
   uint32_t tokens_max = 0;      // of one step
   uint32_t outputs_max = 0;     // rows of logits at a time
   uint32_t candidates_max = 0;  // of a summary
+  uint32_t summary_rows = 0;    // of the rank's vocabulary rows, the first so many are summarized
 };
 
 class Decoder {
@@ -111,6 +112,7 @@ class Decoder {
   void bias_and_norm(tensor::Worker& me, size_t layer, tensor::FloatRows q, tensor::FloatRows k,
                      tensor::FloatRows v);
   bool add_sum_over_ranks(tensor::Worker& me);
+  size_t summary_pieces() const;
 
   tensor::FloatRows rows(const FloatBuffer& buffer, int64_t cols) const {
     return {buffer.data(), tokens_, cols, cols};
@@ -125,9 +127,9 @@ class Decoder {
   const DecoderLimits limits_;
   const tensor::RopeTable rope_;
   Buffers buffers_;
-  tensor::Activations packed_;                  // of whichever matrices are next
-  std::vector<LogitSummary> worker_summaries_;  // [outputs_max, workers]
-  std::vector<LogitSummary> summaries_;         // [outputs_max]
+  tensor::Activations packed_;                 // of whichever matrices are next
+  std::vector<LogitSummary> piece_summaries_;  // [outputs_max, summary_pieces()]
+  std::vector<LogitSummary> summaries_;        // [outputs_max]
 
   // Of the step under way.
   int64_t tokens_ = 0;

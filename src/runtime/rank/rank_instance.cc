@@ -17,7 +17,7 @@ namespace {
 // A follower waits this long for the next command: for as long as the group lives.
 constexpr Nanoseconds kIdleDeadline = std::chrono::hours(24 * 365 * 20);
 
-Status check_options(const EngineOptions& options, const plan::Plan& plan) {
+Status check_options(const EngineOptions& options, const plan::Plan& plan, size_t vocabulary) {
   if (options.prefill_chunk == 0 || options.prefill_chunk > EngineOptions::kPrefillChunkMax) {
     return Status::request(fmt::format("a prefill chunk of {} tokens: must be from 1 to {}",
                                        options.prefill_chunk, EngineOptions::kPrefillChunkMax));
@@ -25,6 +25,10 @@ Status check_options(const EngineOptions& options, const plan::Plan& plan) {
   if (options.sessions_max == 0 || options.sessions_max > EngineOptions::kSessionsMax) {
     return Status::request(fmt::format("{} sessions: must be from 1 to {}", options.sessions_max,
                                        EngineOptions::kSessionsMax));
+  }
+  if (options.tokens > vocabulary) {
+    return Status::request(
+        fmt::format("{} tokens, but the output head has only {} rows", options.tokens, vocabulary));
   }
   if (options.exact && plan.kv_type != plan::KvType::kF32) {
     return Status::request("the exact path needs a plan with a float32 KV cache");
@@ -45,7 +49,7 @@ Result<std::unique_ptr<RankInstance>> RankInstance::create(const model::Model& m
 }
 
 Status RankInstance::load() {
-  RETURN_IF_ERROR(check_options(options_, plan_));
+  RETURN_IF_ERROR(check_options(options_, plan_, vocabulary()));
   tensor::WorkerPoolOptions pool;
   pool.workers = static_cast<int>(options_.threads);
   pool.threads_on_machine = static_cast<int>(options_.threads_on_machine);
@@ -64,6 +68,7 @@ Status RankInstance::load() {
   outputs_max_ = (options_.sessions_max + kFullOutputsMax - 1) / kFullOutputsMax * kFullOutputsMax;
   limits.outputs_max = outputs_max_;
   limits.candidates_max = kCandidatesMax;
+  limits.summary_rows = static_cast<uint32_t>(summarized(rank).size());
   ASSIGN_OR_RETURN(decoder_, Decoder::create({model_.config, plan_.ranks[rank], *weights_, *cache_,
                                               *pool_, group_},
                                              limits));
@@ -74,6 +79,12 @@ Status RankInstance::load() {
     rank_summaries_.resize(ranks);
   }
   return Status::ok();
+}
+
+// A rank's vocabulary rows without the padding.
+plan::Range RankInstance::summarized(size_t rank) const {
+  const plan::Range& rows = plan_.ranks[rank].vocabulary;
+  return {rows.begin, std::clamp<uint64_t>(token_count(), rows.begin, rows.end)};
 }
 
 Status RankInstance::create_cache() {
@@ -110,7 +121,7 @@ uint64_t RankInstance::fingerprint() const {
   }
   print.add(plan_.context).add(static_cast<uint64_t>(plan_.kv_type));
   print.add(static_cast<uint64_t>(options_.exact));
-  print.add(options_.prefill_chunk).add(options_.sessions_max);
+  print.add(options_.prefill_chunk).add(options_.sessions_max).add(token_count());
   return print.value();
 }
 
@@ -296,7 +307,7 @@ Status RankInstance::gather_summaries(size_t rows, const Deadline& until) {
   for (size_t row = 0; row < rows; ++row) {
     for (size_t rank = 0; rank < ranks; ++rank) {
       const auto bytes = std::span(gathered_).subspan((rank * rows + row) * row_bytes, row_bytes);
-      Status status = decode_summary(bytes, plan_.ranks[rank].vocabulary, &rank_summaries_[rank]);
+      Status status = decode_summary(bytes, summarized(rank), &rank_summaries_[rank]);
       if (status.is_ok() &&
           rank_summaries_[rank].inverse_temperature != decoder_->summary(row).inverse_temperature) {
         status = Status::request("bad logit summary: taken at another temperature");

@@ -55,6 +55,8 @@ class RankInstance {
   const KvCache& cache() const { return *cache_; }
   const std::vector<RankReport>& reports() const { return reports_; }  // rank 0: by rank
   size_t vocabulary() const { return model_.config.vocab; }
+  // Ids that may be chosen: those below this.
+  size_t token_count() const { return options_.tokens != 0 ? options_.tokens : vocabulary(); }
 
  private:
   RankInstance(const model::Model& model, const plan::Plan& plan, collective::Group& group,
@@ -70,8 +72,9 @@ class RankInstance {
   Status execute(const Command& command, const OnLogits& on_logits);
   Status check_step(const Command& step) const;
   Status run_step(const Command& step, const OnLogits& on_logits);
-  Status gather_summaries(size_t rows, const Deadline& deadline);
-  Status gather_logits(size_t row, size_t rows, const Deadline& deadline);
+  Status gather_summaries(size_t rows, const Deadline& until);
+  Status gather_logits(size_t row, size_t rows, const Deadline& until);
+  plan::Range summarized(size_t rank) const;
   Status break_group(int culprit, const Status& cause);
 
   const model::Model& model_;
