@@ -219,7 +219,8 @@ TEST_F(EngineGroupTest, BetweenCommandsNoRankUsesTheCpu) {
 
 // Takes part in `commands` commands, then does `then`.
 std::function<Status(collective::Group&, const plan::Plan&, const EngineOptions&)> dies_after(
-    const model::Model& model, int commands, std::function<Status(collective::Group&)> then) {
+    const model::Model& model, int commands,
+    const std::function<Status(collective::Group&)>& then) {
   return [&model, commands, then](collective::Group& group, const plan::Plan& plan,
                                   const EngineOptions& options) -> Status {
     ASSIGN_OR_RETURN(const auto instance, RankInstance::create(model, plan, group, options));

@@ -75,8 +75,8 @@ TEST(Sampler, C57_TheSeedDecidesTheDraws) {
     SamplingParams params;
     params.seed = seed;
     Sampler sampler = make(params, logits.size());
-    std::vector<TokenId> out;
-    for (int i = 0; i < 64; ++i) out.push_back(pick(sampler, logits));
+    std::vector<TokenId> out(64);
+    for (TokenId& token : out) token = pick(sampler, logits);
     return std::pair(out, sampler.seed());
   };
   EXPECT_EQ(run(42), run(42));
