@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "base/os/thread.h"
 #include "fabric/shm/shm_group.h"
 #include "fabric/tcp/tcp_group.h"
 
@@ -24,16 +25,24 @@ template <typename Connect>
 Result<Fabrics> connect_all(size_t size, const Connect& connect) {
   Fabrics fabrics(size);
   std::vector<Status> statuses(size);
+  Status start;
   std::vector<std::thread> threads;
   threads.reserve(size);
   for (size_t rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
+    Result<std::thread> thread = start_thread([&, rank] {
       Result<std::unique_ptr<Fabric>> fabric = connect(rank);
       if (fabric.is_ok()) fabrics[rank] = std::move(*fabric);
       statuses[rank] = fabric.status();
     });
+    // The others then end at their deadline.
+    if (!thread.is_ok()) {
+      start = thread.status();
+      break;
+    }
+    threads.push_back(std::move(*thread));
   }
   for (std::thread& thread : threads) thread.join();
+  RETURN_IF_ERROR(start);
   for (const Status& status : statuses) RETURN_IF_ERROR(status);
   return fabrics;
 }

@@ -3,16 +3,10 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "base/spin_pause.h"
+
 namespace shoal::fabric {
 namespace {
-
-void cpu_pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#endif
-}
 
 // Cores that this process may run on.
 int allowed_cores() {
@@ -37,7 +31,7 @@ SpinPolicy choose_spin_policy(const SpinSituation& situation) {
 bool Spinner::spin_once() {
   const Nanoseconds budget = policy_.pause_for + policy_.yield_for;
   if (budget.count() == 0) return false;
-  cpu_pause();
+  spin_pause();
   ++rounds_;
   if (rounds_ % kRoundsPerClockRead != 0 && !is_yielding_) return true;
   const Nanoseconds now = SteadyClock::instance().now();

@@ -5,15 +5,16 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
-#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/os/thread.h"
+#include "base/spin_pause.h"
 #include "tensor/aligned_buffer.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/machine/spin.h"
 
 namespace shoal::tensor {
 namespace {
@@ -90,14 +91,14 @@ WorkerPoolImpl::~WorkerPoolImpl() {
 }
 
 Status WorkerPoolImpl::start() {
-  try {
-    threads_.reserve(workers_.size() - 1);
-    for (size_t i = 1; i < workers_.size(); ++i) {
-      threads_.emplace_back([this, i] { work(workers_[i]); });
+  threads_.reserve(workers_.size() - 1);
+  for (size_t i = 1; i < workers_.size(); ++i) {
+    Result<std::thread> thread = start_thread([this, i] { work(workers_[i]); });
+    if (!thread.is_ok()) {
+      return thread.status().with_context("worker thread " + std::to_string(i) + " of " +
+                                          std::to_string(workers_.size() - 1));
     }
-  } catch (const std::system_error& error) {
-    return Status::node("cannot start worker thread " + std::to_string(threads_.size() + 1) +
-                        " of " + std::to_string(workers_.size()) + ": " + error.what());
+    threads_.push_back(std::move(*thread));
   }
   return Status::ok();
 }

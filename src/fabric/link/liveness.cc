@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/os/thread.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
@@ -106,7 +107,12 @@ Result<std::unique_ptr<LivenessMonitor>> LivenessMonitor::start(GroupHealth& hea
   if (!monitor->wake_fd_.is_valid()) return Status::from_errno("eventfd", errno);
   LivenessMonitor* self = monitor.get();
   monitor->waker_ticket_ = health.add_waker([self] { self->wake(); });
-  monitor->thread_ = std::thread([self] { self->run(); });
+  Result<std::thread> thread = start_thread([self] { self->run(); });
+  if (!thread.is_ok()) {
+    health.remove_waker(monitor->waker_ticket_);
+    return thread.status();
+  }
+  monitor->thread_ = std::move(*thread);
   return monitor;
 }
 

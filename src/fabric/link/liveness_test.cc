@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 #include <chrono>
@@ -31,6 +32,44 @@ bool wait_until(const std::function<bool()>& condition, Nanoseconds at_most = se
     std::this_thread::sleep_for(milliseconds(1));
   }
   return true;
+}
+
+// While this lives, no thread can be started: no address space holds a stack of this size.
+class NoThreads {
+ public:
+  NoThreads() {
+    EXPECT_EQ(pthread_getattr_default_np(&attributes_), 0);
+    EXPECT_EQ(pthread_attr_getstacksize(&attributes_, &usual_), 0);
+    set(size_t{1} << 50);
+  }
+  ~NoThreads() {
+    set(usual_);
+    pthread_attr_destroy(&attributes_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  void set(size_t bytes) {
+    EXPECT_EQ(pthread_attr_setstacksize(&attributes_, bytes), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&attributes_), 0);
+  }
+  pthread_attr_t attributes_;
+  size_t usual_ = 0;
+};
+
+TEST(LivenessMonitor, WithoutAThreadItIsAnErrorAndLeavesNothingBehind) {
+  auto sockets = make_socket_pair();
+  GroupHealth health(0, {"a", "b"});
+  {
+    const NoThreads no_threads;
+    const auto monitor =
+        LivenessMonitor::start(health, one_peer(1, std::move(sockets->first)), kFast);
+    EXPECT_EQ(monitor.status().code(), StatusCode::kNode);
+  }
+  // Wakes nobody that is gone.
+  health.fail(1, "is gone");
+  EXPECT_TRUE(health.failed());
 }
 
 TEST(LivenessFrame, SurvivesEveryCutOfTheStream) {

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/os/thread.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
@@ -162,15 +163,16 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& address, const Deadli
   // Shared, since the resolver cannot be interrupted: at the deadline its thread is left to end by
   // itself, and whoever ends last frees the result.
   auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, address] {
-    std::vector<SocketAddress> found;
-    const int error = look_up(address, AI_ADDRCONFIG, found);
-    const std::scoped_lock lock(lookup->mutex);
-    lookup->addresses = std::move(found);
-    lookup->error = error;
-    lookup->is_done = true;
-    lookup->is_ready.notify_one();
-  }).detach();
+  ASSIGN_OR_RETURN(std::thread thread, start_thread([lookup, address] {
+                     std::vector<SocketAddress> found;
+                     const int error = look_up(address, AI_ADDRCONFIG, found);
+                     const std::scoped_lock lock(lookup->mutex);
+                     lookup->addresses = std::move(found);
+                     lookup->error = error;
+                     lookup->is_done = true;
+                     lookup->is_ready.notify_one();
+                   }));
+  thread.detach();
   std::unique_lock lock(lookup->mutex);
   if (!lookup->is_ready.wait_for(lock, deadline.left(), [&] { return lookup->is_done; })) {
     return unknown_host(address, "the name was not resolved in time");
