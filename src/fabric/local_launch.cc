@@ -133,6 +133,9 @@ Result<std::unique_ptr<LocalGroup>> LocalGroup::launch(LocalGroupOptions options
   ASSIGN_OR_RETURN(setup.epoch, make_epoch());
   ASSIGN_OR_RETURN(setup.secret, make_secret());
   std::unique_ptr<LocalGroup> group(new LocalGroup(std::move(options)));
+  if (group->options_.link == LinkKind::kShm) {
+    RETURN_IF_ERROR(reserve_shm_links(group->options_.size));
+  }
   RETURN_IF_ERROR(group->start_children());
   if (const Status status = group->connect(setup, deadline); !status.is_ok()) {
     return group->explain(status);

@@ -5,12 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <functional>
 #include <thread>
 
 #include "fabric/message.h"
+#include "fabric/shm/shm_group.h"
 
 namespace shoal::fabric {
 namespace {
@@ -134,6 +136,19 @@ TEST(ShmSegment, MemoryOfAnotherSizeOrWithoutSealsIsRefused) {
   ASSERT_EQ(ftruncate(bare.get(), static_cast<off_t>(ShmSegment::size_bytes(kSlots))), 0);
   EXPECT_THAT(ShmSegment::map(bare.get(), kSlots).status().message(), HasSubstr("not sealed"));
   EXPECT_FALSE(ShmSegment::map(STDIN_FILENO, kSlots).is_ok());
+}
+
+TEST(ShmLinks, AGroupThatNeedsMoreDescriptorsThanTheSoftLimitRaisesIt) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 200;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &small), 0);
+  {
+    const auto links = make_shm_links(12, {.payload_bytes = 64, .count = 2});
+    EXPECT_TRUE(links.is_ok()) << links.status().message();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 }  // namespace

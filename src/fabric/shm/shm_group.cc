@@ -5,11 +5,21 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "base/os/descriptor_limit.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
 
+Status reserve_shm_links(int size) {
+  const auto ranks = static_cast<size_t>(size);
+  const size_t links = ranks * (ranks - 1) / 2;
+  // Two sockets and two descriptors of the memory each.
+  return reserve_descriptors(4 * links).with_context("the links of " + std::to_string(size) +
+                                                     " ranks");
+}
+
 Result<std::vector<std::vector<ShmLinkEnd>>> make_shm_links(int size, const SlotClass& slots) {
+  RETURN_IF_ERROR(reserve_shm_links(size));
   std::vector<std::vector<ShmLinkEnd>> ends(static_cast<size_t>(size));
   for (int low = 0; low < size; ++low) {
     for (int high = low + 1; high < size; ++high) {

@@ -22,6 +22,9 @@ struct ShmLinkEnd {
   UniqueFd memory;
 };
 
+// Room for the descriptors of all links of a group; kNode when the machine does not allow so many.
+Status reserve_shm_links(int size);
+
 // All links of a group: [rank] has one end per peer, peers ascending.
 Result<std::vector<std::vector<ShmLinkEnd>>> make_shm_links(int size, const SlotClass& slots);
 
