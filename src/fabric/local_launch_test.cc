@@ -12,6 +12,7 @@
 #include <fstream>
 #include <thread>
 
+#include "fabric/link/join_info.h"
 #include "fabric/message.h"
 #include "fabric/testing/thread_group.h"
 
@@ -202,6 +203,23 @@ TEST(LocalGroup, AGroupOfOneNeedsNoChildren) {
   auto group = LocalGroup::launch(std::move(options), Deadline::after(seconds(5)));
   ASSERT_TRUE(group.is_ok()) << group.status().to_string();
   EXPECT_EQ((*group)->fabric().size(), 1);
+}
+
+TEST(JoinInfo, IsReadBackAndEveryCutOrImpossibleSizeOfItIsTheGroupsFailure) {
+  JoinInfo info;
+  info.setup.size = 2;
+  info.node_names = {"a", "b"};
+  const auto message = encode_join_info(info);
+  const auto body = std::span(message).subspan(8);
+  const auto read = decode_join_info(body);
+  ASSERT_TRUE(read.is_ok()) << read.status().message();
+  EXPECT_EQ(read->node_names, info.node_names);
+  for (size_t cut = 0; cut < body.size(); ++cut) {
+    EXPECT_EQ(decode_join_info(body.first(cut)).status().code(), StatusCode::kGroup) << cut;
+  }
+  info.setup.size = kGroupSizeMax + 1;
+  const auto wrong = encode_join_info(info);
+  EXPECT_EQ(decode_join_info(std::span(wrong).subspan(8)).status().code(), StatusCode::kGroup);
 }
 
 TEST(LocalGroup, JoiningWithoutALauncherIsAnError) {

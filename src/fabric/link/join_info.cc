@@ -46,7 +46,9 @@ std::vector<std::byte> encode_join_info(const JoinInfo& info) {
   return writer.take();
 }
 
-Result<JoinInfo> decode_join_info(std::span<const std::byte> bytes) {
+namespace {
+
+Result<JoinInfo> read_join_info(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   JoinInfo info;
   GroupSetup& setup = info.setup;
@@ -80,6 +82,14 @@ Result<JoinInfo> decode_join_info(std::span<const std::byte> bytes) {
   if (reader.left() != 0) return Status::group("sent too long a message");
   setup.node_name = info.node_names[static_cast<size_t>(setup.rank)];
   return info;
+}
+
+}  // namespace
+
+Result<JoinInfo> decode_join_info(std::span<const std::byte> bytes) {
+  Result<JoinInfo> info = read_join_info(bytes);
+  if (info.is_ok() || info.status().code() == StatusCode::kGroup) return info;
+  return Status::group("sent rubbish: " + info.status().message());
 }
 
 Status send_join_info(int fd, const JoinInfo& info, const Deadline& deadline) {

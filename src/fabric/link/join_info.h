@@ -26,7 +26,7 @@ Status send_join_info(int fd, const JoinInfo& info, const Deadline& deadline);
 Result<JoinInfo> receive_join_info(int fd, const Deadline& deadline);
 
 std::vector<std::byte> encode_join_info(const JoinInfo& info);
-// Of what follows the 8 bytes of magic and length.
+// Of what follows the 8 bytes of magic and length; kGroup for rubbish.
 Result<JoinInfo> decode_join_info(std::span<const std::byte> bytes);
 
 }  // namespace shoal::fabric

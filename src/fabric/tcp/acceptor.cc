@@ -72,7 +72,7 @@ void Acceptor::accept_new() {
     const Result<SocketAddress> address = peer_address(socket.get());
     HandshakeConfig config =
         make_handshake_config(setup_, HandshakeRole::kResponder, LinkPurpose::kLiveness);
-    config.accept = check_;
+    config.accept = [this](const NodeIdentity& peer) { return check(peer); };
     Result<Handshake> handshake = Handshake::start(std::move(config));
     if (!handshake.is_ok()) {
       LOG(warn, "cannot begin a handshake: {}", handshake.status().message());
@@ -97,6 +97,16 @@ void Acceptor::drop(Pending& pending, std::string_view why) {
   LOG(warn, "dropped a connection: {}", last_drop_);
 }
 
+// The owner's word, and that nobody who is ready but not taken yet has this place.
+Status Acceptor::check(const NodeIdentity& peer) const {
+  for (const Accepted& one : ready_) {
+    if (one.peer.rank != peer.rank || one.peer.purpose != peer.purpose) continue;
+    return Status::busy("rank " + std::to_string(peer.rank) + " of this group has joined " +
+                        setup_.node_name + " already");
+  }
+  return check_(peer);
+}
+
 // True when the connection is no longer pending: it became a member, or was dropped.
 bool Acceptor::step(Pending& pending) {
   const Result<bool> is_done = drive_handshake(pending.socket.get(), pending.handshake);
@@ -106,7 +116,7 @@ bool Acceptor::step(Pending& pending) {
   }
   if (*is_done) {
     // A second connection in the same place may have finished first.
-    if (const Status status = check_(pending.handshake.peer()); !status.is_ok()) {
+    if (const Status status = check(pending.handshake.peer()); !status.is_ok()) {
       drop(pending, status.message());
       return true;
     }

@@ -52,6 +52,7 @@ class Acceptor {
   void accept_new();
   void drop(Pending& pending, std::string_view why);
   bool step(Pending& pending);
+  Status check(const NodeIdentity& peer) const;
 
   const int listener_;
   const GroupSetup setup_;

@@ -191,7 +191,9 @@ Status Joiner::receive_table(UniqueFd& control) {
     return Status::group("rank 0 at " + to_text(options_.rank0) +
                          ", while we wait for the table of the group, " + status.message());
   }
-  ASSIGN_OR_RETURN(rows_, decode_group_table(table, setup().size));
+  Result<std::vector<GroupTableRow>> rows = decode_group_table(table, setup().size);
+  if (!rows.is_ok()) return rows.status().with_context("rank 0 at " + to_text(options_.rank0));
+  rows_ = std::move(*rows);
   links_[0].liveness = std::move(control);
   return Status::ok();
 }
@@ -263,7 +265,9 @@ std::vector<std::byte> encode_group_table(std::span<const GroupTableRow> rows) {
   return writer.take();
 }
 
-Result<std::vector<GroupTableRow>> decode_group_table(std::span<const std::byte> bytes, int size) {
+namespace {
+
+Result<std::vector<GroupTableRow>> read_group_table(std::span<const std::byte> bytes, int size) {
   ByteReader reader(bytes);
   ASSIGN_OR_RETURN(const uint32_t magic, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t body_bytes, reader.read<uint32_t>());
@@ -285,6 +289,14 @@ Result<std::vector<GroupTableRow>> decode_group_table(std::span<const std::byte>
   }
   if (reader.left() != 0) return Status::group("the table of the group is too long");
   return rows;
+}
+
+}  // namespace
+
+Result<std::vector<GroupTableRow>> decode_group_table(std::span<const std::byte> bytes, int size) {
+  Result<std::vector<GroupTableRow>> rows = read_group_table(bytes, size);
+  if (rows.is_ok() || rows.status().code() == StatusCode::kGroup) return rows;
+  return Status::group("the table of the group is rubbish: " + rows.status().message());
 }
 
 Result<std::unique_ptr<Fabric>> connect_tcp_group(TcpGroupOptions options,
