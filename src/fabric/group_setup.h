@@ -27,7 +27,7 @@ struct GroupSetup {
   ProtocolVersion version;  // tests announce others
 };
 
-// kRequest when a size, rank, name or slot class is impossible.
+// kRequest when a size, rank or slot class is impossible.
 Status check_group_setup(const GroupSetup& setup);
 
 // The configuration of one handshake of this rank.

@@ -4,7 +4,7 @@
 // group's secret by an HMAC over both preambles and their own identity, then say whether they
 // accept the other's identity. Every message has a fixed size, and nothing but the preamble is
 // parsed before the proof holds. The bytes are specified in docs/fabric.md. The caller moves bytes:
-// see drive_handshake() in handshake_io.h. Thread rule: one thread.
+// see drive_handshake() in stream.h. Thread rule: one thread.
 #pragma once
 
 #include <array>

@@ -4,7 +4,6 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
@@ -60,12 +59,6 @@ std::string boot_id() {
   std::string id;
   if (!std::getline(file, id) || id.size() > 36) return "unknown";
   return id;
-}
-
-std::string host_name() {
-  char name[256] = {};
-  if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
 }
 
 }  // namespace shoal::fabric

@@ -31,7 +31,5 @@ bool is_same_mac(std::span<const std::byte> a, std::span<const std::byte> b);
 
 // This boot of this machine, by the kernel's id; "unknown" where there is none.
 std::string boot_id();
-// This machine's host name.
-std::string host_name();
 
 }  // namespace shoal::fabric
