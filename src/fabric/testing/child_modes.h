@@ -7,7 +7,8 @@ namespace shoal::fabric {
 
 // "echo": returns every message of rank 0 until rank 0 leaves; status 0 then, 3 after a failure,
 //   with the failure on standard error.
-// "launch-shm", "launch-tcp": launches a group of two, writes the pid of its child to standard error
+// "launch-shm", "launch-tcp": launches a group of two, writes the pid of its child to standard
+// error
 //   and waits for ever.
 // "exit": ends with status 9 before joining.
 // Returns the exit status.
