@@ -129,6 +129,60 @@ class PromptTest(harness.Case):
         self.assertNotIn(1, answer["prompt_ids"])
 
 
+class TemplateTest(harness.Case):
+    """Models whose chat template is missing, broken, or refuses the conversation."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def patched(self, patch):
+        """A copy of the demo model with other bytes in its metadata, of the same length."""
+        whole = bytearray(Path(harness.demo_model()).read_bytes())
+        head = patch(bytes(whole[:4 << 20]))
+        self.assertEqual(len(head), 4 << 20)
+        whole[:len(head)] = head
+        path = Path(self.folder.name) / "patched.gguf"
+        path.write_bytes(whole)
+        return path
+
+    def with_template(self, template):
+        key = b"tokenizer.chat_template"
+
+        def patch(head):
+            start = head.index(key) + len(key) + 4  # the value's type, then its length
+            length = int.from_bytes(head[start:start + 8], "little")
+            text = template.encode().ljust(length)
+            self.assertEqual(len(text), length)
+            return head[:start + 8] + text + head[start + 8 + length:]
+        return self.patched(patch)
+
+    def test_a_model_without_a_template_says_how_to_use_it(self):
+        model = self.patched(lambda head: head.replace(b"tokenizer.chat_template",
+                                                       b"tokenizer.chat_templatX"))
+        self.fail_with("run", model, "hi", says=["chat template", "--raw"])
+        self.fail_with("run", model, says=["chat template", "--raw"])
+        self.assertTrue(self.succeed("run", model, "1, 2, 3,", "--raw", "-n", "2"))
+
+    def test_a_broken_template_leaves_plain_text_usable(self):
+        model = self.with_template("a{% foo %}b")
+        self.fail_with("run", model, "hi", says=["foo", "--raw"])
+        self.assertTrue(self.succeed("run", model, "1, 2, 3,", "--raw", "-n", "2"))
+        self.assertIn("unusable", self.succeed("info", model))
+
+    def test_a_template_that_refuses_is_heard(self):
+        model = self.with_template("{% for m in messages %}{% if m.role == 'system' %}"
+                                   "{{ raise_exception('no system role here') }}{% endif %}"
+                                   "{{ m.content }}{% endfor %}")
+        self.fail_with("run", model, "hi", "--system", "x", says="no system role here")
+        self.assertTrue(self.succeed("run", model, "hi", "-n", "2"))
+        chat = harness.shoal("run", model, "--system", "x", "-n", "2", "--stats",
+                             text_in="hi\n/system\nhi\n")
+        self.assertEqual(chat.returncode, 0, chat.stderr)
+        self.assertEqual(chat.stderr.count("no system role here"), 1)
+        self.assertEqual(chat.stderr.count("prefill"), 1)
+
+
 class SamplingTest(harness.Case):
     def ids(self, *options):
         return self.succeed_json("run", harness.demo_model(), "Tell me a story.", "-n", "24",

@@ -103,7 +103,7 @@ std::string text_of(LoadedModel& loaded, const BenchOptions& options, const Meas
   add("decode", options.answer_tokens, measured.decode);
   const uint64_t weights = weight_bytes_of(loaded);
   std::string text =
-      fmt::format("{}: {} {} of {} threads, {} runs\n", loaded.model().config.display_name,
+      fmt::format("{}: {} {}, threads of each: {}, runs: {}\n", loaded.model().config.display_name,
                   loaded.plan().ranks.size(), loaded.plan().ranks.size() == 1 ? "node" : "nodes",
                   loaded.threads(), options.repeats);
   text += table.to_string();

@@ -21,6 +21,7 @@ std::string key_of(const CommandView& command) {
 
 std::vector<std::string> words_of(const CommandView& command) {
   std::vector<std::string> words;
+  words.reserve(command.commands.size() + command.options.size());
   for (const CommandView& child : command.commands) words.push_back(child.path.back());
   for (const OptionView& option : command.options) {
     if (option.is_positional) continue;
