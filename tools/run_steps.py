@@ -173,6 +173,8 @@ def run(step: Step) -> Outcome:
 
 def run_all(steps: list[Step]) -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
+    # Ending this program ends the step that runs (run_command's finally).
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     outcomes, broken = [], set()
     for step in steps:
         if step.after in broken:
