@@ -191,8 +191,7 @@ Status check(const RunOptions& options) {
   if (options.parses_special && !options.is_raw) {
     return Status::request("--special goes with --raw: a chat's template writes control tokens");
   }
-  return sampling_params(options.generation).is_ok() ? Status::ok()
-                                                     : sampling_params(options.generation).status();
+  return sampling_params(options.generation).status();
 }
 
 Result<int> run(const RunOptions& options, Console& console) {

@@ -154,7 +154,7 @@ void add_bench_model(Program& program, CLI::App& bench) {
               .description = "Measure prefill and decode speed",
               .examples = "  shoal bench model smollm2\n"
                           "  shoal bench model smollm2 --nodes 2 --link tcp\n"
-                          "  shoal bench model smollm2 -p 1024 -n 64 --repeats 10 --json"});
+                          "  shoal bench model smollm2 -p 128 -n 32 --repeats 3 --json"});
   const auto options = std::make_shared<BenchOptions>();
   add_model_name(command, &options->model.model);
   const auto add_number = [&](const char* name, uint32_t& value, const char* description) {
