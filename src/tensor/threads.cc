@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/os/thread.h"
 #include "base/spin_pause.h"
 #include "tensor/aligned_buffer.h"
@@ -19,18 +18,51 @@
 namespace shoal::tensor {
 namespace {
 
-// How long a worker spins for the next step before it sleeps.
-constexpr Nanoseconds kSpinBeforeSleep{60'000};
-// Pauses between two looks at the clock while it spins.
-constexpr int kPausesPerLook = 64;
-// Barrier: pauses before the first yield when every thread has a processor, and when not.
-constexpr int kPausesBeforeYield = 4096;
-constexpr int kPausesBeforeYieldCrowded = 32;
+// Between two steps a worker spins this long for the next one, since a sampled token brings one.
+constexpr int kPausesBetweenSteps = 2000;
+// Inside a step it spins for the others about as long (a pause takes 20 to 40 ns): long enough for
+// unequal shares of an op, short against the milliseconds for which the scheduler takes a processor
+// away. Then it sleeps. A worker that yielded instead would burn its own time while the others are
+// off their processors, and be off its own when they come back.
+constexpr int kPausesInStep = 2000;
+// Both, when there are more threads than processors.
+constexpr int kPausesCrowded = 32;
+
+// A number that moves on, and threads that wait until it has: first spinning, then asleep.
+class alignas(64) Gate {
+ public:
+  uint32_t position() const { return position_.load(std::memory_order_relaxed); }
+
+  // What was written before is visible to whoever await() then lets through.
+  void move_on() {
+    position_.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) position_.notify_all();
+  }
+
+  // Returns once the position is no longer `seen`.
+  void await(uint32_t seen, int pauses) {
+    for (int i = 0; i < pauses; ++i) {
+      if (position_.load(std::memory_order_acquire) != seen) return;
+      spin_pause();
+    }
+    // The sleeper is counted before it looks again, and move_on() looks at the count after it has
+    // moved (both sequentially consistent): one of the two sees the other.
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    while (position_.load(std::memory_order_seq_cst) == seen) {
+      position_.wait(seen, std::memory_order_acquire);
+    }
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<uint32_t> position_{0};
+  std::atomic<int> sleepers_{0};
+};
 
 }  // namespace
 
-// The state shared by the workers of one pool. step_ counts steps: moving it on publishes fn_ and
-// context_ (or is_closing_); workers that have finished the step count up finished_.
+// The state shared by the workers of one pool. The step gate publishes fn_ and context_ (or
+// is_closing_); a step ends with a barrier of its own.
 class WorkerPoolImpl {
  public:
   using StepFn = void (*)(void* context, Worker& me);
@@ -48,9 +80,6 @@ class WorkerPoolImpl {
 
  private:
   void work(Worker& me);
-  // Returns the step number that follows `seen`.
-  uint32_t await_step(uint32_t seen);
-  void await_finish(uint32_t others);
 
   const KernelPath path_;
   const bool is_crowded_;
@@ -58,16 +87,14 @@ class WorkerPoolImpl {
   std::vector<AlignedBuffer> scratch_;
   std::vector<std::thread> threads_;
 
-  // Written by run() before step_ moves on, read by workers after.
+  // Written by run() before the step gate moves on, read by workers after.
   StepFn fn_ = nullptr;
   void* context_ = nullptr;
   bool is_closing_ = false;
 
-  alignas(64) std::atomic<uint32_t> step_{0};
-  std::atomic<int> sleepers_{0};
-  alignas(64) std::atomic<uint32_t> finished_{0};
+  Gate step_gate_;
+  Gate barrier_gate_;
   alignas(64) std::atomic<uint32_t> arrived_{0};
-  alignas(64) std::atomic<uint32_t> barrier_round_{0};
 };
 
 WorkerPoolImpl::WorkerPoolImpl(const WorkerPoolOptions& options, const Kernels& kernels)
@@ -85,8 +112,7 @@ WorkerPoolImpl::WorkerPoolImpl(const WorkerPoolOptions& options, const Kernels& 
 
 WorkerPoolImpl::~WorkerPoolImpl() {
   is_closing_ = true;
-  step_.fetch_add(1, std::memory_order_seq_cst);
-  step_.notify_all();
+  step_gate_.move_on();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -104,66 +130,33 @@ Status WorkerPoolImpl::start() {
 }
 
 void WorkerPoolImpl::work(Worker& me) {
-  for (uint32_t step = 0;;) {
-    step = await_step(step);
+  const int pauses = is_crowded_ ? kPausesCrowded : kPausesBetweenSteps;
+  for (uint32_t steps = 0;; ++steps) {
+    step_gate_.await(steps, pauses);
     if (is_closing_) return;
     fn_(context_, me);
-    finished_.fetch_add(1, std::memory_order_release);
-  }
-}
-
-uint32_t WorkerPoolImpl::await_step(uint32_t seen) {
-  const Clock& clock = SteadyClock::instance();
-  const Nanoseconds until = clock.now() + (is_crowded_ ? Nanoseconds(0) : kSpinBeforeSleep);
-  do {
-    for (int i = 0; i < kPausesPerLook; ++i) {
-      const uint32_t step = step_.load(std::memory_order_acquire);
-      if (step != seen) return step;
-      spin_pause();
-    }
-  } while (clock.now() < until);
-  // The sleeper is counted before it looks again, and run() looks at the count after it has moved
-  // step_ on (both sequentially consistent): one of the two sees the other.
-  sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  uint32_t step = step_.load(std::memory_order_seq_cst);
-  while (step == seen) {
-    step_.wait(seen, std::memory_order_acquire);
-    step = step_.load(std::memory_order_acquire);
-  }
-  sleepers_.fetch_sub(1, std::memory_order_relaxed);
-  return step;
-}
-
-void WorkerPoolImpl::await_finish(uint32_t others) {
-  const int limit = is_crowded_ ? kPausesBeforeYieldCrowded : kPausesBeforeYield;
-  for (int i = 0; finished_.load(std::memory_order_acquire) != others; ++i) {
-    i < limit ? spin_pause() : std::this_thread::yield();
+    barrier();
   }
 }
 
 void WorkerPoolImpl::run(StepFn fn, void* context) {
   fn_ = fn;
   context_ = context;
-  finished_.store(0, std::memory_order_relaxed);
-  step_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) > 0) step_.notify_all();
+  step_gate_.move_on();
   fn(context, workers_[0]);
-  await_finish(static_cast<uint32_t>(workers_.size() - 1));
+  barrier();
 }
 
 void WorkerPoolImpl::barrier() {
   const auto count = static_cast<uint32_t>(workers_.size());
   if (count == 1) return;
-  const uint32_t round = barrier_round_.load(std::memory_order_relaxed);
+  const uint32_t round = barrier_gate_.position();
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
     arrived_.store(0, std::memory_order_relaxed);
-    barrier_round_.store(round + 1, std::memory_order_release);
+    barrier_gate_.move_on();
     return;
   }
-  const int limit = is_crowded_ ? kPausesBeforeYieldCrowded : kPausesBeforeYield;
-  for (int i = 0; barrier_round_.load(std::memory_order_acquire) == round; ++i) {
-    i < limit ? spin_pause() : std::this_thread::yield();
-  }
+  barrier_gate_.await(round, is_crowded_ ? kPausesCrowded : kPausesInStep);
 }
 
 Status WorkerPoolImpl::reserve_scratch(size_t bytes) {

@@ -1,9 +1,9 @@
 // WorkerPool: the threads of one rank, which run a step together and sleep outside it.
 //
 // run(fn) executes fn(Worker&) once on every worker; the caller is worker 0. Inside a step workers
-// take their share of an op by index() and count() and meet at barrier(), which spins and, when it
-// takes long or there are more threads than processors, yields. Outside a step the workers spin for
-// some tens of microseconds and then sleep: an idle pool uses no CPU.
+// take their share of an op by index() and count() and meet at barrier(). Whoever waits, for a
+// barrier or for the next step, spins for some tens of microseconds (less when there are more
+// threads than processors) and then sleeps: an idle pool uses no CPU.
 // Thread rule: one thread calls run() at a time, never from inside a step. A step must call
 // barrier() equally often on every worker. Memory written before a barrier is visible after it.
 // A barrier waits for threads of this process only, so it has no deadline; whatever waits for a
