@@ -19,7 +19,6 @@ namespace {
 using Json = nlohmann::json;
 using Ids = std::vector<int32_t>;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // Loaded once for all tests of the process: reading these files is most of the time.
 const TokenizerFolder& load(const std::string& name) {

@@ -197,8 +197,9 @@ TEST(Tokenizer, FindsTokensByTheirText) {
 
 TEST(Tokenizer, IsUsedByManyThreadsAtOnce) {
   const auto tokenizer = build(byte_level_file(Json::array({added_token(7, "<s>", true)})));
-  std::vector<std::thread> threads;
   std::vector<int> good(4);
+  std::vector<std::thread> threads;
+  threads.reserve(good.size());
   for (int& count : good) {
     threads.emplace_back([&tokenizer, &count] {
       for (int i = 0; i < 500; ++i) {

@@ -10,6 +10,9 @@
  */
 #pragma once
 
+/* C has no `using`, and its constants are named so. */
+/* NOLINTBEGIN(modernize-use-using,readability-identifier-naming,modernize-deprecated-headers) */
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -133,3 +136,5 @@ int shoal_template_render(const ShoalTemplate* chat_template, ShoalText request_
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND(modernize-use-using,readability-identifier-naming,modernize-deprecated-headers) */
