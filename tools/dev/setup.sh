@@ -9,7 +9,7 @@ declare -rA PACKAGES=(
     libc6-dev pkg-config libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libgtest-dev
     libgmock-dev libbenchmark-dev libarchive-dev libssl-dev libedit-dev"
   [check]="clang-tidy-19 clang-format-19"
-  [test]="libclang-rt-19-dev llvm-19 npm dpkg-dev file"
+  [test]="libclang-rt-19-dev llvm-19 npm dpkg-dev file python3-numpy"
 )
 readonly CARGO_VERSION_MIN=1.85
 
