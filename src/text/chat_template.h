@@ -2,7 +2,7 @@
 //
 // Renders as Hugging Face transformers does (block trimming, loop controls, Python's tojson and
 // string methods). A template comes from a foreign file: it runs without access to anything but
-// its variables, with a bound on its steps.
+// its variables, with bounds on its steps, memory and time; each rendering has a thread of its own.
 // Thread rule: immutable after parse; render may be called from many threads.
 #pragma once
 
@@ -48,7 +48,8 @@ class ChatTemplate {
   // now is the time that strftime_now shows, in the local time zone.
   //
   // kRequest when the template refuses the conversation (is_refusal() then holds), when it fails
-  // (the message has the line), or when the request is malformed.
+  // (the message has the line), or when the request is malformed. A template that passed its bounds
+  // on memory or time once is refused from then on.
   Result<std::string> render(std::string_view request_json,
                              std::time_t now = std::time(nullptr)) const;
 

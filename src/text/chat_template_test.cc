@@ -255,9 +255,57 @@ TEST(ChatTemplate, ThatNeverEndsIsStopped) {
   EXPECT_THAT(status.message(), HasSubstr("fuel"));
   const Status large =
       failure("{% set x = 'a' * 1000000 %}{% for a in range(1000) %}{{ x }}{% endfor %}");
-  EXPECT_THAT(large.message(), HasSubstr("larger than 64 MiB"));
+  EXPECT_THAT(large.message(), HasSubstr("larger than 16 MiB"));
   const Status recursion = failure("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
   EXPECT_THAT(recursion.message(), HasSubstr("recursion"));
+}
+
+TEST(ChatTemplate, ThatWantsAllMemoryIsStoppedAndNotRunAgain) {
+  for (const char* source : {
+           "{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}"
+           "{% endfor %}",
+           "{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}"
+           "{% endfor %}",
+           "{% macro f(x) %}{{ f(x ~ x) }}{% endmacro %}{{ f('ab') }}",
+           "{% set x = 'a' * 1000000 %}{{ ([x] * 1000000) | join }}",
+           "{{ (['a'] * 1000000000) | list | length }}",
+           "{% set x = 'a' * 100000 %}{{ x | replace('a', x) | length }}",
+           "{% set x %}{% for i in range(100000) %}{% for i in range(100000) %}aaaaaaaaaaaaaaaa"
+           "{% endfor %}{% endfor %}{% endset %}",
+           "{% set n = namespace(x=[]) %}{% for i in range(100000) %}{% for i in range(100000) %}"
+           "{% set n.x = [[[[[[[[n.x]]]]]]]] %}{% endfor %}{% endfor %}",
+       }) {
+    const auto tried = parse(source);
+    auto text = tried->render(conversation().dump());
+    ASSERT_FALSE(text.is_ok()) << source;
+    EXPECT_EQ(text.status().code(), StatusCode::kRequest);
+    EXPECT_THAT(text.status().message(), HasSubstr("needs more than 64 MiB")) << source;
+    text = tried->render(conversation().dump());
+    ASSERT_FALSE(text.is_ok()) << source;
+    EXPECT_THAT(text.status().message(), HasSubstr("not used again")) << source;
+  }
+}
+
+TEST(ChatTemplate, ValuesNestedTooDeeplyAreNotWritten) {
+  const std::string deep =
+      "{% set n = namespace(x=[]) %}{% for i in range(COUNT) %}{% set n.x = SHELL %}{% endfor %}";
+  const auto nested = [&](const char* count, const char* shell, const char* use) {
+    std::string source = deep;
+    source.replace(source.find("COUNT"), 5, count);
+    source.replace(source.find("SHELL"), 5, shell);
+    return source + use;
+  };
+  for (const char* shell : {"[n.x]", "{'a': n.x}"}) {
+    for (const char* use : {"{{ n.x }}", "{{ n.x | string }}", "{{ n.x | tojson }}",
+                            "{{ n.x | tojson(indent=2) }}"}) {
+      const Status status = failure(nested("100000", shell, use));
+      EXPECT_THAT(status.message(), HasSubstr("nested more than 500 levels")) << shell << use;
+      EXPECT_NE(render(nested("400", shell, use)), "");
+    }
+    // What only holds such a value, compares it and lets it go.
+    EXPECT_EQ(render(nested("100000", shell, "{{ n.x == [n.x] }}")), "False");
+  }
+  EXPECT_EQ(render(nested("100000", "[[[[[n.x]]]]]", "{{ n.x == [n.x] }}")), "False");
 }
 
 }  // namespace

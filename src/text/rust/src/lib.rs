@@ -5,6 +5,7 @@
 //! or from the vocabulary of a model file, and giving templates the Python manners they were
 //! written for.
 
+mod bounded;
 mod byte_level;
 mod error;
 mod ffi;

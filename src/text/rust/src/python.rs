@@ -95,6 +95,16 @@ fn json_key(key: &Value) -> Result<String, Error> {
     }
 }
 
+/// Values nested deeper than this are refused, as Python's own recursion limit would.
+const DEPTH_MAX: usize = 500;
+
+fn too_deep(what: &str) -> Error {
+    Error::new(
+        ErrorKind::InvalidOperation,
+        format!("{what}: the value is nested more than {DEPTH_MAX} levels deep"),
+    )
+}
+
 struct JsonWriter<'a> {
     style: &'a JsonStyle,
     out: String,
@@ -122,6 +132,9 @@ impl JsonWriter<'_> {
     }
 
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        if depth > DEPTH_MAX {
+            return Err(too_deep("tojson"));
+        }
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self
@@ -199,11 +212,15 @@ pub fn to_json(value: &Value, style: &JsonStyle) -> Result<String, Error> {
 
 /// `str(value)`, except that None is empty: no template means to write "None", and a message's
 /// content may be null.
-pub fn to_text(value: &Value) -> String {
+pub fn to_text(value: &Value) -> Result<String, Error> {
     match value.kind() {
-        ValueKind::Undefined | ValueKind::None => String::new(),
-        ValueKind::String => value.as_str().unwrap_or_default().to_owned(),
-        _ => repr(value),
+        ValueKind::Undefined | ValueKind::None => Ok(String::new()),
+        ValueKind::String => Ok(value.as_str().unwrap_or_default().to_owned()),
+        _ => {
+            let mut out = String::new();
+            repr(value, 0, &mut out)?;
+            Ok(out)
+        }
     }
 }
 
@@ -234,34 +251,45 @@ fn string_repr(text: &str) -> String {
     out
 }
 
-fn repr(value: &Value) -> String {
-    let items = |value: &Value| value.try_iter().into_iter().flatten().collect::<Vec<_>>();
+fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    if depth > DEPTH_MAX {
+        return Err(too_deep("string"));
+    }
+    let separate = |out: &mut String, is_first: bool| {
+        if !is_first {
+            out.push_str(", ");
+        }
+    };
     match value.kind() {
-        ValueKind::None => "None".to_owned(),
-        ValueKind::Bool => if value.is_true() { "True" } else { "False" }.to_owned(),
-        ValueKind::Number => number(value, false),
-        ValueKind::String => string_repr(value.as_str().unwrap_or_default()),
+        ValueKind::None => out.push_str("None"),
+        ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
+        ValueKind::Number => out.push_str(&number(value, false)),
+        ValueKind::String => out.push_str(&string_repr(value.as_str().unwrap_or_default())),
         ValueKind::Seq | ValueKind::Iterable => {
-            let parts: Vec<String> = items(value).iter().map(repr).collect();
-            format!("[{}]", parts.join(", "))
+            out.push('[');
+            for (i, item) in value.try_iter().into_iter().flatten().enumerate() {
+                separate(out, i == 0);
+                repr(&item, depth + 1, out)?;
+            }
+            out.push(']');
         }
         ValueKind::Map
             if value
                 .as_object()
                 .is_none_or(|object| object.repr() == minijinja::value::ObjectRepr::Map) =>
         {
-            let part = |key: &Value| {
-                format!(
-                    "{}: {}",
-                    repr(key),
-                    repr(&value.get_item(key).unwrap_or_default())
-                )
-            };
-            let parts: Vec<String> = items(value).iter().map(part).collect();
-            format!("{{{}}}", parts.join(", "))
+            out.push('{');
+            for (i, key) in value.try_iter().into_iter().flatten().enumerate() {
+                separate(out, i == 0);
+                repr(&key, depth + 1, out)?;
+                out.push_str(": ");
+                repr(&value.get_item(&key).unwrap_or_default(), depth + 1, out)?;
+            }
+            out.push('}');
         }
-        _ => value.to_string(),
+        _ => out.push_str(&value.to_string()),
     }
+    Ok(())
 }
 
 #[cfg(test)]

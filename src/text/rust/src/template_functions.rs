@@ -37,7 +37,7 @@ fn is_iterable(value: &Value) -> bool {
 fn format_value(out: &mut Output, _: &State, value: &Value) -> Result<(), Error> {
     let written = match value.as_str() {
         Some(text) => out.write_str(text),
-        None => out.write_str(&to_text(value)),
+        None => out.write_str(&to_text(value)?),
     };
     written.map_err(|_| Error::new(ErrorKind::WriteFailure, "cannot write"))
 }
