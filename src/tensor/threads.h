@@ -1,9 +1,9 @@
 // WorkerPool: the threads of one rank, which run a step together and sleep outside it.
 //
 // run(fn) executes fn(Worker&) once on every worker; the caller is worker 0. Inside a step workers
-// take their share of an op by index() and count() and meet at barrier(). Whoever waits, for a
-// barrier or for the next step, spins for some tens of microseconds (less when there are more
-// threads than processors) and then sleeps: an idle pool uses no CPU.
+// take their share of an op by index() and count() and meet at barrier(), which spins and, when it
+// takes long or there are more threads than processors, yields. Outside a step the workers spin for
+// some tens of microseconds and then sleep: an idle pool uses no CPU.
 // Thread rule: one thread calls run() at a time, never from inside a step. A step must call
 // barrier() equally often on every worker. Memory written before a barrier is visible after it.
 // A barrier waits for threads of this process only, so it has no deadline; whatever waits for a
@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "tensor/kernel_path.h"
+#include "tensor/machine/step_clock.h"
 
 namespace shoal::tensor {
 
@@ -36,8 +37,8 @@ class Worker {
   int index() const { return index_; }
   int count() const { return count_; }
   bool is_first() const { return index_ == 0; }
-  // Returns once every worker of the step has come here.
-  void barrier();
+  // Returns once every worker of the step has come here. The wait counts for `phase`.
+  void barrier(Phase phase = Phase::kBarrier);
   // This worker's contiguous part of `items`, cut at multiples of `grain`; may be empty.
   Range share(int64_t items, int64_t grain = 1) const;
   // The kernels of the pool's path.
@@ -45,6 +46,8 @@ class Worker {
   // This worker's own scratch memory, 64-byte aligned; see WorkerPool::reserve_scratch. An op may
   // overwrite all of it.
   std::span<std::byte> scratch() const { return scratch_; }
+  // This worker's. Between steps it stands at kIdle.
+  StepClock& clock() { return clock_; }
 
  private:
   friend class WorkerPoolImpl;
@@ -53,6 +56,7 @@ class Worker {
   std::span<std::byte> scratch_;
   int index_ = 0;
   int count_ = 1;
+  alignas(64) StepClock clock_;
 };
 
 struct WorkerPoolOptions {
@@ -73,6 +77,10 @@ class WorkerPool {
 
   int workers() const;
   KernelPath path() const;
+  // Of worker 0, for what its thread does outside a step.
+  StepClock& clock();
+  // From the ticks of the workers' clocks to seconds, as of now.
+  TickScale tick_scale() const;
 
   // Outside a step: gives each worker at least this much scratch memory. kNode without memory.
   [[nodiscard]] Status reserve_scratch(size_t bytes_per_worker);
