@@ -24,7 +24,6 @@ constexpr int64_t kCols = 2048;
 // Enough that decode reads memory and not the cache; prefill uses fewer.
 constexpr int64_t kDecodeRows = 65536;
 constexpr int64_t kPrefillRows = 2048;
-constexpr int kTypes = 11;  // DType::kF32 to kQ6_K
 
 std::vector<float> random_floats(size_t count) {
   std::mt19937 random(1);
@@ -164,9 +163,9 @@ void add_matmuls(DType type, KernelPath path) {
 
 void add_benchmarks() {
   for (const KernelPath path : runnable_kernel_paths()) {
-    for (int i = 0; i < kTypes; ++i) add_matmuls(static_cast<DType>(i), path);
+    for (size_t i = 0; i < kSupportedTypes; ++i) add_matmuls(static_cast<DType>(i), path);
   }
-  for (int i = 0; i < kTypes; ++i) {
+  for (size_t i = 0; i < kSupportedTypes; ++i) {
     const auto type = static_cast<DType>(i);
     add(fmt::format("pack/{}", dtype_name(type)),
         [=](benchmark::State& state) { pack(state, type); });

@@ -38,15 +38,15 @@ TokenPlace place_of(int64_t token, int64_t tokens, int64_t items) {
   }
 }
 
-// The int16 blocks of all tokens: limbs, then their BlockMeta.
+// The int16 blocks of all tokens: integers, then their BlockMeta.
 struct Int16Blocks {
-  int8_t* limbs;
+  int8_t* inputs;
   BlockMeta* meta;
   int64_t blocks;
 
   Int16Blocks(const Activations& x, const InputFormat& format, int64_t tokens)
-      : limbs(reinterpret_cast<int8_t*>(x.data())),
-        meta(reinterpret_cast<BlockMeta*>(x.data() + tokens * blocks_of(format) * kLimbBytes)),
+      : inputs(reinterpret_cast<int8_t*>(x.data())),
+        meta(reinterpret_cast<BlockMeta*>(x.data() + tokens * blocks_of(format) * kInputBytes)),
         blocks(blocks_of(format)) {}
 };
 
@@ -79,7 +79,7 @@ class TokenQuantizer {
  private:
   void store(const float* from, int64_t block, int64_t count, const TokenPlace& place) const {
     const int64_t at = place.first + block * place.stride;
-    kernels_.quantize_blocks(from, count, out_.limbs + at * kLimbBytes, out_.meta + at,
+    kernels_.quantize_blocks(from, count, out_.inputs + at * kInputBytes, out_.meta + at,
                              place.stride);
   }
 
@@ -150,7 +150,7 @@ void point_at_inputs(const Activations& x, int64_t blocks, int64_t token, Matmul
     return;
   }
   const Int16Blocks all(x, x.format(), x.tokens());
-  tile.limbs = all.limbs + token * blocks * kLimbBytes;
+  tile.blocks16 = all.inputs + token * blocks * kInputBytes;
   tile.meta = all.meta + token * blocks;
 }
 
@@ -198,7 +198,7 @@ Result<Activations> Activations::allocate(const Limits& limits) {
   // A shard's columns may touch one block more than they fill.
   const int64_t blocks = limits.cols_max / kQuantBlock + 2;
   const int64_t per_token =
-      std::max(blocks * (kLimbBytes + static_cast<int64_t>(sizeof(BlockMeta))),
+      std::max(blocks * (kInputBytes + static_cast<int64_t>(sizeof(BlockMeta))),
                limits.cols_max * static_cast<int64_t>(sizeof(float)));
   ASSIGN_OR_RETURN(activations.buffer_,
                    AlignedBuffer::allocate(static_cast<size_t>(limits.tokens_max * per_token)));

@@ -5,8 +5,10 @@
 // the blocks. Thread rule: constant data and pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace shoal::tensor {
@@ -24,10 +26,13 @@ enum class DType : uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,
-  // Known by name and size only.
-  kQ8_1,
   kQ2_K,
   kQ3_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+  // Known by name and size only.
+  kQ8_1,
   kQ8_K,
   kIQ1_S,
   kIQ1_M,
@@ -36,11 +41,8 @@ enum class DType : uint8_t {
   kIQ2_S,
   kIQ3_XXS,
   kIQ3_S,
-  kIQ4_NL,
-  kIQ4_XS,
   kTQ1_0,
   kTQ2_0,
-  kMXFP4,
   kNVFP4,
   kQ1_0,
   kI8,
@@ -50,6 +52,9 @@ enum class DType : uint8_t {
   kF64,
 };
 // NOLINTEND(readability-identifier-naming)
+
+inline constexpr size_t kSupportedTypes = 16;  // the first ones: kF32 to kMXFP4
+constexpr bool is_float_type(DType type) { return type <= DType::kBF16; }
 
 struct DTypeInfo {
   DType type;
@@ -62,6 +67,8 @@ struct DTypeInfo {
 };
 
 const DTypeInfo& dtype_info(DType type);
+// "F32, F16, ... or MXFP4", for errors.
+std::string supported_dtype_names();
 inline std::string_view dtype_name(DType type) { return dtype_info(type).name; }
 
 // nullopt for numbers that GGUF has not given out or has withdrawn.

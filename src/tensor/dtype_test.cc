@@ -27,6 +27,12 @@ TEST(DType, WithdrawnAndUnknownNumbersHaveNoType) {
   EXPECT_FALSE(dtype_from_name("q4_k").has_value());
 }
 
+TEST(DType, TheSupportedOnesAreNamedInErrors) {
+  EXPECT_EQ(supported_dtype_names(),
+            "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, IQ4_NL, "
+            "IQ4_XS or MXFP4");
+}
+
 TEST(DType, BlocksHaveTheSizesOfTheFormat) {
   EXPECT_EQ(row_bytes(DType::kQ4_1, 576), 576U / 32 * 20);
   EXPECT_EQ(row_bytes(DType::kQ6_K, 512), 420U);

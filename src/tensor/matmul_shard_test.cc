@@ -17,7 +17,7 @@ class MatmulShard : public testing::TestWithParam<TypeAndPath> {
 };
 
 INSTANTIATE_TEST_SUITE_P(EveryTypeAndPath, MatmulShard,
-                         testing::Combine(testing::ValuesIn(kSupported),
+                         testing::Combine(testing::ValuesIn(supported_types()),
                                           testing::ValuesIn(runnable_kernel_paths())),
                          [](const testing::TestParamInfo<TypeAndPath>& info) {
                            return std::string(dtype_name(std::get<0>(info.param))) + "_" +

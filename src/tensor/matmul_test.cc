@@ -45,15 +45,14 @@ std::string case_name(const testing::TestParamInfo<TypeAndPath>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryTypeAndPath, Matmul,
-                         testing::Combine(testing::ValuesIn(kSupported),
+                         testing::Combine(testing::ValuesIn(supported_types()),
                                           testing::ValuesIn(runnable_kernel_paths())),
                          case_name);
 
 class MatmulQuantized : public Matmul {};
 
 INSTANTIATE_TEST_SUITE_P(EveryTypeAndPath, MatmulQuantized,
-                         testing::Combine(testing::ValuesIn(std::begin(kSupported) + 3,
-                                                            std::end(kSupported)),
+                         testing::Combine(testing::ValuesIn(supported_types(true)),
                                           testing::ValuesIn(runnable_kernel_paths())),
                          case_name);
 
@@ -187,11 +186,17 @@ TEST_P(Matmul, OutputsMayLieInsideWiderRows) {
 TEST_P(Matmul, ANonFiniteScaleShowsInItsRowOnly) {
   Weight weight(type(), 16, 256);
   const size_t row_size = weight.bytes.size() / 16;
-  // The first half of a block is its scale, in Q6_K the last; in the float types an element.
-  const size_t scale = type() == DType::kQ6_K ? 208 : (type() == DType::kF32 ? 2 : 0);
-  const uint16_t nan_bits =
-      type() == DType::kF16 || dtype_info(type()).is_quantized ? 0x7e00 : 0x7fc0;
-  std::memcpy(&weight.bytes[5 * row_size + scale], &nan_bits, sizeof(nan_bits));
+  size_t scale = type() == DType::kF32 ? 2 : 0;
+  if (dtype_info(type()).is_quantized) {
+    while (!is_scale_byte(type(), scale)) ++scale;
+  }
+  if (type() == DType::kMXFP4) {
+    weight.bytes[5 * row_size] = std::byte{255};
+  } else {
+    const bool is_half = type() == DType::kF16 || dtype_info(type()).is_quantized;
+    const uint16_t nan_bits = is_half ? 0x7e00 : 0x7fc0;
+    std::memcpy(&weight.bytes[5 * row_size + scale], &nan_bits, sizeof(nan_bits));
+  }
   auto pool = make_pool(path());
   const std::vector<float> y = multiply(*pool, pack(weight), random_floats(256, 15), 1);
   for (size_t row = 0; row < 16; ++row) EXPECT_EQ(std::isfinite(y[row]), row != 5) << row;
@@ -205,10 +210,14 @@ TEST_P(MatmulQuantized, RandomBlocksOfAFileGiveTheNaiveProduct) {
   ASSERT_TRUE(dtype_info(type()).is_quantized);
   for (size_t i = 0; i < weight.bytes.size(); ++i) {
     const size_t place = i % block_bytes;
-    const bool is_scale = type() == DType::kQ6_K ? place >= 208 : place < 4;
-    // Keep halves small and finite: a high byte of 0x2c is about 0.06 to 0.12.
-    weight.bytes[i] =
-        is_scale && place % 2 == 1 ? std::byte{0x2c} : static_cast<std::byte>(random() & 255U);
+    weight.bytes[i] = static_cast<std::byte>(random() & 255U);
+    if (!is_scale_byte(type(), place)) continue;
+    // Keep scales small and finite: a half's high byte of 0x2c is about 0.06 to 0.12.
+    if (type() == DType::kMXFP4) {
+      weight.bytes[i] = static_cast<std::byte>(120 + random() % 8);
+    } else if (place % 2 == 1) {
+      weight.bytes[i] = std::byte{0x2c};
+    }
   }
   auto pool = make_pool(path());
   const std::vector<float> x = random_floats(512 * 2, 17);

@@ -12,14 +12,21 @@
 #include <vector>
 
 #include "tensor/activations.h"
+#include "tensor/cpu/packed_layout.h"
 #include "tensor/quant/quant_block.h"
 #include "tensor/quant/quantize.h"
 
 namespace shoal::tensor {
 
-inline constexpr DType kSupported[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
-                                       DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                                       DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+// Every supported type, and those with blocks.
+inline std::vector<DType> supported_types(bool only_quantized = false) {
+  std::vector<DType> types;
+  for (size_t i = 0; i < kSupportedTypes; ++i) {
+    const auto type = static_cast<DType>(i);
+    if (!only_quantized || !is_float_type(type)) types.push_back(type);
+  }
+  return types;
+}
 
 inline std::vector<float> random_floats(size_t count, uint32_t seed, float offset = 0.0F) {
   std::mt19937 random(seed);
@@ -53,6 +60,27 @@ struct Weight {
     return std::span(bytes).subspan(static_cast<size_t>(index) * size, size);
   }
 };
+
+// The bytes of a block that are f16 scales (in MXFP4 one byte), of quantized types.
+inline bool is_scale_byte(DType type, size_t place) {
+  switch (type) {
+    case DType::kQ2_K:
+      return place >= 80;
+    case DType::kQ3_K:
+      return place >= 108;
+    case DType::kQ6_K:
+      return place >= 208;
+    case DType::kMXFP4:
+      return place == 0;
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return place < 4;
+    default:
+      return place < 2;
+  }
+}
 
 // Runs the ops of a step: x [tokens, shard columns] -> [tokens, shard rows].
 inline std::vector<float> multiply(WorkerPool& pool, const PackedMatrix& matrix,
@@ -105,9 +133,10 @@ inline Expected expected_output(const Weight& weight, const Shard& shard, int64_
       const BlockScales scales =
           load_scales(weight.type, weight.row(row).data() + block / per_block * info.block_bytes,
                       block % per_block);
-      parts += std::fabs(static_cast<double>(scales.offset));
-      parts += std::fabs(static_cast<double>(scales.scale[static_cast<size_t>(c / 16 % 2)])) *
-               (code_center(weight.type) + 255);
+      const auto half = static_cast<size_t>(c / 16 % 2);
+      parts += std::fabs(static_cast<double>(scales.offset[half]));
+      parts += std::fabs(static_cast<double>(scales.scale[half])) *
+               (packed_format(weight.type).zero_code + 255);
     }
     sum += static_cast<double>(w[static_cast<size_t>(c)]) * value;
     magnitude += parts * std::fabs(value);

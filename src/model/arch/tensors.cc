@@ -106,10 +106,8 @@ class Resolver {
     }
     const auto dtype = info->dtype();
     if (!dtype || !tensor::dtype_info(*dtype).is_supported) {
-      return refuse(
-          fmt::format("has type {}, which Shoal does not compute with; use a file in "
-                      "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K",
-                      info->type.name));
+      return refuse(fmt::format("has type {}, which Shoal does not compute with; use a file in {}",
+                                info->type.name, tensor::supported_dtype_names()));
     }
     if (shape.rank() == 1 && !is_float(*dtype)) {
       return refuse(fmt::format("has type {}, expected F32, F16 or BF16", info->type.name));

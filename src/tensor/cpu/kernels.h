@@ -15,8 +15,7 @@
 
 namespace shoal::tensor {
 
-inline constexpr size_t kSupportedTypes = 11;  // DType::kF32 to kQ6_K
-inline constexpr size_t kTileWidths = 4;       // 1, 2, 4, 8 tokens
+inline constexpr size_t kTileWidths = 4;  // 1, 2, 4, 8 tokens
 inline constexpr int64_t kFloatOpsPerRound = 12 * 16 * 2;
 
 // One group of 16 rows times one tile of tokens.
@@ -24,7 +23,7 @@ struct MatmulTile {
   const std::byte* weights = nullptr;  // the group
   int64_t first_block = 0;             // of the whole row, says where super-blocks begin
   int64_t blocks = 0;                  // 32-column blocks, or columns of a float type
-  const int8_t* limbs = nullptr;       // kInt16Blocks
+  const int8_t* blocks16 = nullptr;    // kInt16Blocks
   const BlockMeta* meta = nullptr;     // kInt16Blocks
   const float* inputs = nullptr;       // kFloatTiles
   float* out = nullptr;                // [tile tokens, 16]
@@ -50,7 +49,7 @@ struct Kernels {
   KernelPath path = KernelPath::kExact;
 
   // kInt16Blocks: one token's `blocks` blocks of 32 floats; results `stride` blocks apart.
-  void (*quantize_blocks)(const float* x, int64_t blocks, int8_t* limbs, BlockMeta* meta,
+  void (*quantize_blocks)(const float* x, int64_t blocks, int8_t* inputs, BlockMeta* meta,
                           int64_t stride) = nullptr;
   using MatmulTileFn = void (*)(const MatmulTile& tile);
   // [type][tile_index(tokens)]; empty in kExact.

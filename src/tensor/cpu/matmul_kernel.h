@@ -1,9 +1,9 @@
 // The packed matmul kernels, written once over a vector set V (vec_portable.h says which).
 //
-// Quantized types: a block's codes w (unsigned) times the two 8-bit halves of 16-bit activations in
-// exact 32-bit integer sums (at most 32 * 255 * 32640 < 2^31), joined, then scaled in float32:
+// Quantized types: a block's codes w times 16-bit activations a in exact 32-bit integer sums (at
+// most 32 * 255 * 32640 < 2^31), then scaled in float32:
 //   y[row] += d[row] * (scale * sum w a) + offset[row] * (scale * sum a)
-// where offset is the type's minimum, or -center * d for a type whose zero is the code `center`.
+// where offset is the type's minimum, or -zero * d for a type whose zero is the code `zero`.
 // Each lane is one row, so there is no sum across lanes; a token's sums run in the same order in
 // tiles of every width. Thread rule: pure functions.
 #pragma once
@@ -16,128 +16,157 @@
 
 #include "tensor/cpu/kernels.h"
 #include "tensor/dtype.h"
+#include "tensor/quant/code_tables.h"
 
 namespace shoal::tensor {
 
 // What the columns of one block of 16 rows are multiplied with.
 template <typename V>
 struct BlockFactors {
-  typename V::F scale[2];  // of columns 0-15 and 16-31; [1] only in Q6_K
+  typename V::F scale[2];  // of columns 0-15 and 16-31; [1] only where has_half_scales
   typename V::F offset[2];
 };
 
-// The header of a K type's super-block.
+// The header of a super-block.
 template <typename V>
 struct SuperFactors {
   typename V::F scale;
   typename V::F min;
 };
 
-constexpr bool has_header(DType type) { return packed_shape(type).header_bytes > 0; }
-constexpr bool has_half_scales(DType type) { return type == DType::kQ6_K; }
-constexpr bool has_bit4(DType type) {
-  return type == DType::kQ5_0 || type == DType::kQ5_1 || type == DType::kQ5_K;
+constexpr bool has_half_scales(DType type) {
+  const ScaleLayout scales = packed_format(type).scales;
+  return scales == ScaleLayout::kTwoSigned || scales == ScaleLayout::kTwoCodes;
 }
+// Codes above 127, which a V with signed codes takes shifted by V::kWideShift.
+constexpr bool has_wide_codes(DType type) {
+  return type == DType::kQ8_0 || type == DType::kIQ4_NL || type == DType::kIQ4_XS;
+}
+template <typename V>
+constexpr int code_shift(DType type) {
+  return has_wide_codes(type) ? V::kWideShift : 0;
+}
+template <typename V>
 constexpr float zero_code(DType type) {
-  switch (type) {
-    case DType::kQ4_0:
-      return 8;
-    case DType::kQ5_0:
-      return 16;
-    case DType::kQ6_K:
-      return 32;
-    default:
-      return 128;  // Q8_0
-  }
+  return static_cast<float>(packed_format(type).zero_code - code_shift<V>(type));
 }
 
-// Where the scales of a block lie.
-constexpr int64_t codes_bytes(DType type) {
-  if (type == DType::kQ8_0) return 512;
-  return 256 + (has_bit4(type) ? 64 : 0) + (type == DType::kQ6_K ? 128 : 0);
-}
-
+// A type's table as the codes that V multiplies with.
 template <typename V, DType Type>
-inline void load_packed_codes(const std::byte* block, typename V::U (&w)[8]) {
-  if constexpr (Type == DType::kQ8_0) {
-    for (int j = 0; j < 8; ++j) w[j] = V::load_bytes(block + 64 * j);
-    return;
+struct ShiftedTable {
+  static constexpr std::array<uint8_t, 16> make() {
+    std::array<uint8_t, 16> out{};
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<uint8_t>(code_table(Type)[i] + packed_format(Type).zero_code -
+                                    code_shift<V>(Type));
+    }
+    return out;
   }
+  static constexpr std::array<uint8_t, 16> kCodes = make();
+};
+
+// w plus the two bits of each column from `pairs` [2][64 bytes], moved up by Shift bits.
+template <typename V, int Shift>
+inline void add_pairs(const std::byte* pairs, typename V::U (&w)[8]) {
+  for (int h = 0; h < 2; ++h) {
+    const auto bits = V::load_bytes(pairs + 64 * h);
+    w[4 * h] = V::template add_pair<0, Shift>(w[4 * h], bits);
+    w[4 * h + 1] = V::template add_pair<1, Shift>(w[4 * h + 1], bits);
+    w[4 * h + 2] = V::template add_pair<2, Shift>(w[4 * h + 2], bits);
+    w[4 * h + 3] = V::template add_pair<3, Shift>(w[4 * h + 3], bits);
+  }
+}
+
+template <typename V>
+inline void load_nibbles(const std::byte* block, typename V::U (&w)[8]) {
   for (int k = 0; k < 4; ++k) {
     const auto nibbles = V::load_bytes(block + 64 * k);
     w[k] = V::low_nibbles(nibbles);
     w[k + 4] = V::high_nibbles(nibbles);
   }
-  if constexpr (has_bit4(Type)) {
-    for (int j = 0; j < 8; ++j) w[j] = V::add_bit4(w[j], block + 256 + 8 * j);
+}
+
+template <typename V, DType Type>
+inline void load_packed_codes(const std::byte* block, typename V::U (&w)[8]) {
+  constexpr CodeLayout codes = packed_format(Type).codes;
+  if constexpr (codes == CodeLayout::kBytes) {
+    for (int j = 0; j < 8; ++j) w[j] = V::load_wide_codes(block + 64 * j);
+  } else if constexpr (codes == CodeLayout::kPairs || codes == CodeLayout::kPairsBit) {
+    for (int j = 0; j < 8; ++j) w[j] = V::zero_bytes();
+    add_pairs<V, 0>(block, w);
+  } else {
+    load_nibbles<V>(block, w);
   }
-  if constexpr (Type == DType::kQ6_K) {
-    for (int h = 0; h < 2; ++h) {
-      const auto high = V::load_bytes(block + 256 + 64 * h);
-      w[4 * h] = V::template add_bits45<0>(w[4 * h], high);
-      w[4 * h + 1] = V::template add_bits45<1>(w[4 * h + 1], high);
-      w[4 * h + 2] = V::template add_bits45<2>(w[4 * h + 2], high);
-      w[4 * h + 3] = V::template add_bits45<3>(w[4 * h + 3], high);
-    }
+  if constexpr (codes == CodeLayout::kNibblesBit) {
+    for (int j = 0; j < 8; ++j) w[j] = V::template add_bit<16>(w[j], block + 256 + 8 * j);
+  } else if constexpr (codes == CodeLayout::kPairsBit) {
+    for (int j = 0; j < 8; ++j) w[j] = V::template add_bit<4>(w[j], block + 128 + 8 * j);
+  } else if constexpr (codes == CodeLayout::kNibblesPairs) {
+    add_pairs<V, 4>(block + 256, w);
+  } else if constexpr (codes == CodeLayout::kTable) {
+    const auto table = V::load_table(ShiftedTable<V, Type>::kCodes.data());
+    for (int j = 0; j < 8; ++j) w[j] = V::lookup(table, w[j]);
   }
 }
 
 template <typename V, DType Type>
 inline SuperFactors<V> load_header(const std::byte* header) {
   SuperFactors<V> super{V::load_f16(header), V::set(0.0F)};
-  if constexpr (Type != DType::kQ6_K) super.min = V::load_f16(header + 32);
+  if constexpr (packed_format(Type).header_halves == 2) super.min = V::load_f16(header + 32);
   return super;
 }
 
 template <typename V, DType Type>
 inline BlockFactors<V> load_factors(const std::byte* block, const SuperFactors<V>& super) {
-  const std::byte* scales = block + codes_bytes(Type);
+  constexpr PackedFormat format = packed_format(Type);
+  const std::byte* scales = block + codes_bytes(format.codes);
+  const auto minus_zero = V::set(-zero_code<V>(Type));
+  const auto negative = [](typename V::F a) { return V::sub(V::set(0.0F), a); };
   BlockFactors<V> factors;
-  if constexpr (Type == DType::kQ4_1 || Type == DType::kQ5_1) {
+  if constexpr (format.scales == ScaleLayout::kHalfAndMin) {
     factors.scale[0] = V::load_f16(scales);
     factors.offset[0] = V::load_f16(scales + 32);
-  } else if constexpr (Type == DType::kQ4_K || Type == DType::kQ5_K) {
+  } else if constexpr (format.scales == ScaleLayout::kCodes) {
     factors.scale[0] = V::mul(super.scale, V::load_u8(scales));
-    factors.offset[0] = V::sub(V::set(0.0F), V::mul(super.min, V::load_u8(scales + 16)));
-  } else if constexpr (Type == DType::kQ6_K) {
+    factors.offset[0] = negative(V::mul(super.min, V::load_u8(scales + 16)));
+  } else if constexpr (format.scales == ScaleLayout::kTwoCodes) {
+    for (int h = 0; h < 2; ++h) {
+      factors.scale[h] = V::mul(super.scale, V::load_low4(scales + 16 * h));
+      factors.offset[h] = negative(V::mul(super.min, V::load_high4(scales + 16 * h)));
+    }
+  } else if constexpr (format.scales == ScaleLayout::kTwoSigned) {
     for (int h = 0; h < 2; ++h) {
       factors.scale[h] = V::mul(super.scale, V::load_i8(scales + 16 * h));
-      factors.offset[h] = V::mul(factors.scale[h], V::set(-zero_code(Type)));
+      factors.offset[h] = V::mul(factors.scale[h], minus_zero);
     }
   } else {
-    factors.scale[0] = V::load_f16(scales);
-    factors.offset[0] = V::mul(factors.scale[0], V::set(-zero_code(Type)));
+    if constexpr (format.scales == ScaleLayout::kSigned) {
+      factors.scale[0] = V::mul(super.scale, V::load_i8(scales));
+    } else if constexpr (format.scales == ScaleLayout::kPowerOfTwo) {
+      factors.scale[0] = V::mul(V::load_power(scales), V::set(0.5F));
+    } else {
+      factors.scale[0] = V::load_f16(scales);
+    }
+    factors.offset[0] = V::mul(factors.scale[0], minus_zero);
   }
   return factors;
 }
 
-// The sum of w a over columns [4 begin, 4 end).
-template <typename V, int Begin, int End>
-inline typename V::F dot_columns(const typename V::U (&w)[8], const int8_t* limbs) {
-  auto high = V::int_zero();
-  auto low = V::int_zero();
-  for (int j = Begin; j < End; ++j) {
-    high = V::dot4(high, w[j], limbs + 4 * j);
-    low = V::dot4(low, w[j], limbs + 32 + 4 * j);
-  }
-  return V::to_float(V::join_limbs(high, low));
-}
-
 // acc plus one token's part of one block.
 template <typename V, DType Type>
-inline typename V::F add_block(typename V::F acc, const typename V::U (&w)[8],
-                               const BlockFactors<V>& factors, const int8_t* limbs,
+inline typename V::F add_block(typename V::F acc, const typename V::Codes& codes,
+                               const BlockFactors<V>& factors, const int8_t* inputs,
                                const BlockMeta& meta) {
   const auto scale = V::set(meta.scale);
   if constexpr (has_half_scales(Type)) {
-    const auto first = V::mul(dot_columns<V, 0, 4>(w, limbs), scale);
+    const auto first = V::mul(V::template dot<0, 4>(codes, inputs), scale);
     acc = V::fma(factors.scale[0], first, acc);
     acc = V::fma(factors.offset[0], V::set(meta.half_sum[0]), acc);
-    const auto second = V::mul(dot_columns<V, 4, 8>(w, limbs), scale);
+    const auto second = V::mul(V::template dot<4, 8>(codes, inputs), scale);
     acc = V::fma(factors.scale[1], second, acc);
     return V::fma(factors.offset[1], V::set(meta.half_sum[1]), acc);
   } else {
-    const auto dot = V::mul(dot_columns<V, 0, 8>(w, limbs), scale);
+    const auto dot = V::mul(V::template dot<0, 8>(codes, inputs), scale);
     acc = V::fma(factors.scale[0], dot, acc);
     return V::fma(factors.offset[0], V::set(meta.sum), acc);
   }
@@ -151,7 +180,7 @@ void matmul_quantized_tile(const MatmulTile& tile) {
   SuperFactors<V> super{V::set(0.0F), V::set(0.0F)};
   const std::byte* block = tile.weights;
   for (int64_t b = 0; b < tile.blocks; ++b) {
-    if constexpr (has_header(Type)) {
+    if constexpr (shape.header_bytes > 0) {
       if (b == 0 || (tile.first_block + b) % 8 == 0) {
         super = load_header<V, Type>(block);
         block += shape.header_bytes;
@@ -159,12 +188,13 @@ void matmul_quantized_tile(const MatmulTile& tile) {
     }
     typename V::U w[8];
     load_packed_codes<V, Type>(block, w);
+    const typename V::Codes codes = V::prepare(w);
     const BlockFactors<V> factors = load_factors<V, Type>(block, super);
     block += shape.block_bytes;
-    const int8_t* limbs = tile.limbs + b * Tokens * kLimbBytes;
+    const int8_t* inputs = tile.blocks16 + b * Tokens * kInputBytes;
     const BlockMeta* meta = tile.meta + b * Tokens;
-    for (int t = 0; t < Tokens; ++t, limbs += kLimbBytes, ++meta) {
-      acc[t] = add_block<V, Type>(acc[t], w, factors, limbs, *meta);
+    for (int t = 0; t < Tokens; ++t, inputs += kInputBytes, ++meta) {
+      acc[t] = add_block<V, Type>(acc[t], codes, factors, inputs, *meta);
     }
   }
   for (int t = 0; t < Tokens; ++t) V::store(tile.out + t * kGroupRows, acc[t]);
@@ -202,7 +232,7 @@ void matmul_float_tile(const MatmulTile& tile) {
 
 template <typename V, DType Type>
 constexpr std::array<Kernels::MatmulTileFn, kTileWidths> matmul_tiles() {
-  if constexpr (Type == DType::kF32 || Type == DType::kF16 || Type == DType::kBF16) {
+  if constexpr (is_float_type(Type)) {
     return {matmul_float_tile<V, Type, 1>, matmul_float_tile<V, Type, 2>,
             matmul_float_tile<V, Type, 4>, matmul_float_tile<V, Type, 8>};
   } else {
@@ -221,17 +251,17 @@ constexpr auto all_matmul_tiles(std::index_sequence<Types...>) {
 // is at most 127. Blocks that hold NaN or infinity get a NaN scale, which makes every output NaN;
 // magnitudes below 1e-30 count as zero.
 template <typename V>
-void quantize_blocks_16(const float* x, int64_t blocks, int8_t* limbs, BlockMeta* meta,
+void quantize_blocks_16(const float* x, int64_t blocks, int8_t* inputs, BlockMeta* meta,
                         int64_t stride) {
   constexpr float kCodeMax = 32512.0F;
-  for (int64_t b = 0; b < blocks; ++b, x += 32, limbs += stride * kLimbBytes, meta += stride) {
+  for (int64_t b = 0; b < blocks; ++b, x += 32, inputs += stride * kInputBytes, meta += stride) {
     const auto first = V::load(x);
     const auto second = V::load(x + 16);
     const auto zero = V::set(0.0F);
     const bool is_finite = V::reduce_add(V::add(V::mul(first, zero), V::mul(second, zero))) == 0.0F;
     const float extreme = V::reduce_max(V::max(V::abs(first), V::abs(second)));
     if (!is_finite || extreme < 1e-30F) {
-      for (int64_t i = 0; i < kLimbBytes; ++i) limbs[i] = 0;
+      for (int64_t i = 0; i < kInputBytes; ++i) inputs[i] = 0;
       const float value = is_finite ? 0.0F : std::numeric_limits<float>::quiet_NaN();
       *meta = {value, value, {value, value}};
       continue;
@@ -239,8 +269,7 @@ void quantize_blocks_16(const float* x, int64_t blocks, int8_t* limbs, BlockMeta
     const auto inverse = V::set(kCodeMax / extreme);
     const auto a = V::round_to_int(V::mul(first, inverse));
     const auto b_codes = V::round_to_int(V::mul(second, inverse));
-    V::store_limbs(a, limbs, limbs + 32);
-    V::store_limbs(b_codes, limbs + 16, limbs + 48);
+    V::store_inputs(a, b_codes, inputs);
     const float scale = extreme / kCodeMax;
     const float sums[2] = {static_cast<float>(V::reduce_add(a)),
                            static_cast<float>(V::reduce_add(b_codes))};

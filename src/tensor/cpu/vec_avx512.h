@@ -38,6 +38,21 @@ struct VecAvx512 {
     const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
   }
+  // The low and the high halves of 16 bytes.
+  static F load_low4(const void* p) {
+    const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(bytes, _mm_set1_epi8(15))));
+  }
+  static F load_high4(const void* p) {
+    const __m128i bytes = _mm_srli_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)), 4);
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(bytes, _mm_set1_epi8(15))));
+  }
+  // 2^(e - 127) of 16 bytes e; infinity for 255.
+  static F load_power(const void* p) {
+    const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(bytes), 23);
+    return _mm512_castsi512_ps(_mm512_max_epi32(bits, _mm512_set1_epi32(0x400000)));
+  }
   static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
   static void store_part(float* p, F a, int64_t count) {
     _mm512_mask_storeu_ps(p, first_lanes(count), a);
@@ -70,23 +85,37 @@ struct VecAvx512 {
   static float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
 
   static I int_zero() { return _mm512_setzero_si512(); }
-  static I dot4(I acc, U w, const int8_t* a) {
-    int32_t word = 0;
-    std::memcpy(&word, a, sizeof(word));
-    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(word));
-  }
-  static I join_limbs(I high, I low) { return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low); }
-  static F to_float(I a) { return _mm512_cvtepi32_ps(a); }
   static I round_to_int(F a) { return _mm512_cvtps_epi32(a); }
   static int32_t reduce_add(I a) { return _mm512_reduce_add_epi32(a); }
-  static void store_limbs(I a, int8_t* high, int8_t* low) {
-    const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(a, _mm512_set1_epi32(128)), 8);
-    const __m512i lower = _mm512_sub_epi32(a, _mm512_slli_epi32(upper, 8));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(upper));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(lower));
+
+  // Codes times 16-bit inputs, which are kept as two 8-bit halves, a = 256 * high + low: 32 high
+  // halves, then 32 low ones.
+  static constexpr int kWideShift = 0;
+  struct Codes {
+    U w[8];
+  };
+  static Codes prepare(const U (&w)[8]) {
+    return {{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]}};
+  }
+  // The sums of w a over columns [4 Begin, 4 End).
+  template <int Begin, int End>
+  static F dot(const Codes& codes, const int8_t* inputs) {
+    I high = _mm512_setzero_si512();
+    I low = _mm512_setzero_si512();
+    for (int j = Begin; j < End; ++j) {
+      high = _mm512_dpbusd_epi32(high, codes.w[j], four_inputs(inputs + 4 * j));
+      low = _mm512_dpbusd_epi32(low, codes.w[j], four_inputs(inputs + 32 + 4 * j));
+    }
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
+  }
+  static void store_inputs(I first, I second, int8_t* inputs) {
+    store_halves(first, inputs);
+    store_halves(second, inputs + 16);
   }
 
   static U load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+  static U load_wide_codes(const void* p) { return load_bytes(p); }
+  static U zero_bytes() { return _mm512_setzero_si512(); }
   static I combine(I a, U b) { return _mm512_xor_si512(a, b); }
   static uint64_t first_word(I a) {
     return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(a)));
@@ -95,21 +124,38 @@ struct VecAvx512 {
   static U high_nibbles(U a) {
     return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15));
   }
-  static U add_bit4(U a, const void* p) {
+  // A table of 16 bytes.
+  static U load_table(const uint8_t* p) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static U lookup(U table, U index) { return _mm512_shuffle_epi8(table, index); }
+  template <int Value>
+  static U add_bit(U a, const void* p) {
     uint64_t bits = 0;
     std::memcpy(&bits, p, sizeof(bits));
-    return _mm512_mask_add_epi8(a, bits, a, _mm512_set1_epi8(16));
+    return _mm512_mask_add_epi8(a, bits, a, _mm512_set1_epi8(Value));
   }
-  template <int Pair>
-  static U add_bits45(U a, U high) {
-    constexpr int left = Pair < 2 ? 4 - 2 * Pair : 0;
-    constexpr int right = Pair > 2 ? 2 * Pair - 4 : 0;
-    const __m512i moved = _mm512_srli_epi16(_mm512_slli_epi16(high, left), right);
-    // a | (moved & 0x30)
-    return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(0x30), 0xf8);
+  template <int Pair, int Shift>
+  static U add_pair(U a, U pairs) {
+    constexpr int left = Shift > 2 * Pair ? Shift - 2 * Pair : 0;
+    constexpr int right = 2 * Pair > Shift ? 2 * Pair - Shift : 0;
+    const __m512i moved = _mm512_srli_epi16(_mm512_slli_epi16(pairs, left), right);
+    // a | (moved & mask)
+    return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(3 << Shift), 0xf8);
   }
 
  private:
+  static I four_inputs(const int8_t* p) {
+    int32_t word = 0;
+    std::memcpy(&word, p, sizeof(word));
+    return _mm512_set1_epi32(word);
+  }
+  static void store_halves(I a, int8_t* high) {
+    const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(a, _mm512_set1_epi32(128)), 8);
+    const __m512i lower = _mm512_sub_epi32(a, _mm512_slli_epi32(upper, 8));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(upper));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high + 32), _mm512_cvtepi32_epi8(lower));
+  }
   static __mmask16 first_lanes(int64_t count) {
     if (count >= 16) return 0xffff;
     return count <= 0 ? __mmask16{0} : static_cast<__mmask16>((1U << count) - 1U);

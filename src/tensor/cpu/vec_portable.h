@@ -59,6 +59,22 @@ struct VecPortable {
     const auto* bytes = static_cast<const int8_t*>(p);
     return each([=](size_t i) { return static_cast<float>(bytes[i]); });
   }
+  // The low and the high halves of 16 bytes.
+  static F load_low4(const void* p) {
+    const auto* bytes = static_cast<const uint8_t*>(p);
+    return each([=](size_t i) { return static_cast<float>(bytes[i] & 15); });
+  }
+  static F load_high4(const void* p) {
+    const auto* bytes = static_cast<const uint8_t*>(p);
+    return each([=](size_t i) { return static_cast<float>(bytes[i] >> 4); });
+  }
+  // 2^(e - 127) of 16 bytes e; infinity for 255.
+  static F load_power(const void* p) {
+    const auto* bytes = static_cast<const uint8_t*>(p);
+    return each([=](size_t i) {
+      return std::bit_cast<float>(std::max(uint32_t{bytes[i]} << 23, uint32_t{0x400000}));
+    });
+  }
   static void store(float* p, const F& a) { std::memcpy(p, a.data(), sizeof(a)); }
   static void store_part(float* p, const F& a, int64_t count) { std::copy_n(a.begin(), count, p); }
 
@@ -117,23 +133,6 @@ struct VecPortable {
   static float reduce_max(const F& a) { return *std::max_element(a.begin(), a.end()); }
 
   static I int_zero() { return {}; }
-  // acc[lane] += sum over i < 4 of w[4 lane + i] * a[i].
-  static I dot4(const I& acc, const U& w, const int8_t* a) {
-    I out = acc;
-    for (size_t lane = 0; lane < 16; ++lane) {
-      for (size_t i = 0; i < 4; ++i) out[lane] += w[4 * lane + i] * a[i];
-    }
-    return out;
-  }
-  // 256 * high + low.
-  static I join_limbs(const I& high, const I& low) {
-    I out;
-    for (size_t i = 0; i < 16; ++i) out[i] = high[i] * 256 + low[i];
-    return out;
-  }
-  static F to_float(const I& a) {
-    return each([&](size_t i) { return static_cast<float>(a[i]); });
-  }
   // Finite values within the range of int32.
   static I round_to_int(const F& a) {
     I out;
@@ -145,13 +144,35 @@ struct VecPortable {
     for (const int32_t value : a) sum += value;
     return sum;
   }
-  // a = 256 * high + low with both in int8.
-  static void store_limbs(const I& a, int8_t* high, int8_t* low) {
-    for (size_t i = 0; i < 16; ++i) {
-      const int32_t upper = (a[i] + 128) >> 8;
-      high[i] = static_cast<int8_t>(upper);
-      low[i] = static_cast<int8_t>(a[i] - upper * 256);
+
+  // Codes times 16-bit inputs, kept as 32 integers of 16 bits. A set whose codes are signed bytes
+  // takes codes above 127 less kWideShift.
+  static constexpr int kWideShift = 0;
+  struct Codes {
+    const U* w;
+  };
+  static Codes prepare(const U (&w)[8]) { return {w}; }
+  // out[lane] = sum over columns [4 Begin, 4 End) of code * input.
+  template <int Begin, int End>
+  static F dot(const Codes& codes, const int8_t* inputs) {
+    std::array<int16_t, 32> a;
+    std::memcpy(a.data(), inputs, sizeof(a));
+    I sums{};
+    for (size_t j = Begin; j < End; ++j) {
+      for (size_t lane = 0; lane < 16; ++lane) {
+        for (size_t i = 0; i < 4; ++i) sums[lane] += codes.w[j][4 * lane + i] * a[4 * j + i];
+      }
     }
+    return each([&](size_t i) { return static_cast<float>(sums[i]); });
+  }
+  // Columns 0 to 15 and 16 to 31 of a block, as dot reads them.
+  static void store_inputs(const I& first, const I& second, int8_t* inputs) {
+    std::array<int16_t, 32> a;
+    for (size_t i = 0; i < 16; ++i) {
+      a[i] = static_cast<int16_t>(first[i]);
+      a[16 + i] = static_cast<int16_t>(second[i]);
+    }
+    std::memcpy(inputs, a.data(), sizeof(a));
   }
 
   static U load_bytes(const void* p) {
@@ -159,6 +180,8 @@ struct VecPortable {
     std::memcpy(out.data(), p, sizeof(out));
     return out;
   }
+  static U load_wide_codes(const void* p) { return load_bytes(p); }
+  static U zero_bytes() { return {}; }
   // Some combination of all the bits, for reads that must not be optimized away.
   static I combine(const I& a, const U& b) {
     I out = std::bit_cast<I>(b);
@@ -176,21 +199,33 @@ struct VecPortable {
     for (size_t i = 0; i < 64; ++i) out[i] = static_cast<uint8_t>(a[i] >> 4);
     return out;
   }
-  // a + 16 where the bit of the 64 at p is set.
-  static U add_bit4(const U& a, const void* p) {
+  // A table of 16 bytes, and its entries by index (0 to 15).
+  static U load_table(const uint8_t* p) {
+    U out;
+    for (size_t i = 0; i < 64; ++i) out[i] = p[i % 16];
+    return out;
+  }
+  static U lookup(const U& table, const U& index) {
+    U out;
+    for (size_t i = 0; i < 64; ++i) out[i] = table[index[i]];
+    return out;
+  }
+  // a + Value where the bit of the 64 at p is set.
+  template <int Value>
+  static U add_bit(const U& a, const void* p) {
     const auto* bits = static_cast<const uint8_t*>(p);
     U out;
     for (size_t i = 0; i < 64; ++i) {
-      out[i] = static_cast<uint8_t>(a[i] + (((bits[i / 8] >> (i % 8)) & 1) << 4));
+      out[i] = static_cast<uint8_t>(a[i] + ((bits[i / 8] >> (i % 8)) & 1) * Value);
     }
     return out;
   }
-  // a plus bits 2*pair and 2*pair+1 of `high`, moved to bits 4 and 5.
-  template <int Pair>
-  static U add_bits45(const U& a, const U& high) {
+  // a plus bits 2 Pair and 2 Pair + 1 of `pairs`, moved to bits Shift and Shift + 1.
+  template <int Pair, int Shift>
+  static U add_pair(const U& a, const U& pairs) {
     U out;
     for (size_t i = 0; i < 64; ++i) {
-      out[i] = static_cast<uint8_t>(a[i] + (((high[i] >> (2 * Pair)) & 3) << 4));
+      out[i] = static_cast<uint8_t>(a[i] + (((pairs[i] >> (2 * Pair)) & 3) << Shift));
     }
     return out;
   }

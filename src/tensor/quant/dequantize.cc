@@ -14,11 +14,10 @@ void dequantize_block(DType type, const std::byte* block, int64_t sub, float* ou
   Codes codes;
   load_codes(type, block, sub, codes);
   const BlockScales scales = load_scales(type, block, sub);
-  const int center = code_center(type);
   for (size_t half = 0; half < 2; ++half) {
     const float scale = scales.scale[half];
     for (size_t i = half * 16; i < half * 16 + 16; ++i) {
-      out[i] = scale * static_cast<float>(codes[i] - center) + scales.offset;
+      out[i] = scale * static_cast<float>(code_value(type, codes[i])) + scales.offset[half];
     }
   }
 }

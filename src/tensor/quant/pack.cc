@@ -28,27 +28,27 @@ void pack_nibbles(const GroupCodes& codes, uint8_t* out) {
   }
 }
 
-// Bit 4 of every code.
-void pack_bit4(const GroupCodes& codes, uint8_t* out) {
+// Bit `bit` of every code.
+void pack_bit(const GroupCodes& codes, int bit, uint8_t* out) {
   for (size_t j = 0; j < 8; ++j) {
     uint64_t word = 0;
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t i = 0; i < 4; ++i) {
-        word |= static_cast<uint64_t>((codes[r][4 * j + i] >> 4) & 1) << (4 * r + i);
+        word |= static_cast<uint64_t>((codes[r][4 * j + i] >> bit) & 1) << (4 * r + i);
       }
     }
     std::memcpy(out + 8 * j, &word, sizeof(word));
   }
 }
 
-// Bits 4 and 5 of every code.
-void pack_bits45(const GroupCodes& codes, uint8_t* out) {
+// Bits `bit` and `bit` + 1 of every code.
+void pack_pairs(const GroupCodes& codes, int bit, uint8_t* out) {
   for (size_t h = 0; h < 2; ++h) {
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t i = 0; i < 4; ++i) {
         int byte = 0;
         for (size_t q = 0; q < 4; ++q) {
-          byte |= (codes[r][4 * (4 * h + q) + i] >> 4) << (2 * q);
+          byte |= ((codes[r][4 * (4 * h + q) + i] >> bit) & 3) << (2 * q);
         }
         *out++ = static_cast<uint8_t>(byte);
       }
@@ -76,66 +76,92 @@ void copy_half(std::byte* out, size_t lane, const std::byte* half) {
   std::memcpy(out + 2 * lane, half, 2);
 }
 
+// Where a super-block keeps the scale and the minimum of its scales.
+struct HeaderPlaces {
+  int scale;
+  int min;
+};
+
+HeaderPlaces header_places(DType type) {
+  switch (type) {
+    case DType::kQ2_K:
+      return {q2_k::kScale, q2_k::kMin};
+    case DType::kQ3_K:
+      return {q3_k::kScale, 0};
+    case DType::kQ6_K:
+      return {q6_k::kScale, 0};
+    default:
+      return {q4_k::kScale, q4_k::kMin};  // Q5_K and IQ4_XS have theirs in the same places
+  }
+}
+
 void pack_header(const GroupSource& source, int64_t block, std::byte* out) {
+  const HeaderPlaces places = header_places(source.type);
   for (size_t r = 0; r < static_cast<size_t>(source.rows); ++r) {
     const std::byte* from = block_of(source, r, block);
-    if (source.type == DType::kQ6_K) {
-      copy_half(out, r, from + q6_k::kScale);
-    } else {
-      copy_half(out, r, from + q4_k::kScale);
-      copy_half(out + 32, r, from + q4_k::kMin);
-    }
+    copy_half(out, r, from + places.scale);
+    if (packed_format(source.type).header_halves == 2) copy_half(out + 32, r, from + places.min);
   }
 }
 
-void pack_scales(const GroupSource& source, int64_t block, std::byte* out) {
-  const int64_t sub = block % kBlocksPerSuper;
-  for (size_t r = 0; r < static_cast<size_t>(source.rows); ++r) {
-    const std::byte* from = block_of(source, r, block);
-    switch (source.type) {
-      case DType::kQ4_1:
-      case DType::kQ5_1:
-        copy_half(out + 32, r, from + 2);
-        [[fallthrough]];
-      case DType::kQ4_0:
-      case DType::kQ5_0:
-      case DType::kQ8_0:
-        copy_half(out, r, from);
-        break;
-      case DType::kQ4_K:
-      case DType::kQ5_K: {
-        const ScaleMin codes = load_scale_min(from + q4_k::kScales, sub);
-        out[r] = std::byte{codes.scale};
-        out[16 + r] = std::byte{codes.min};
-        break;
+// One row's scales of 32-block `sub` of its block at `from` into lane r.
+void pack_row_scales(DType type, const std::byte* from, int64_t sub, size_t r, std::byte* out) {
+  switch (packed_format(type).scales) {
+    case ScaleLayout::kHalfAndMin:
+      copy_half(out + 32, r, from + 2);
+      return copy_half(out, r, from);
+    case ScaleLayout::kHalf:
+      return copy_half(out, r, from);
+    case ScaleLayout::kCodes: {
+      const ScaleMin codes = load_scale_min(from + q4_k::kScales, sub);
+      out[r] = std::byte{codes.scale};
+      out[16 + r] = std::byte{codes.min};
+      return;
+    }
+    case ScaleLayout::kTwoCodes:
+      out[r] = from[q2_k::kScales + 2 * sub];
+      out[16 + r] = from[q2_k::kScales + 2 * sub + 1];
+      return;
+    case ScaleLayout::kSigned:
+      out[r] = static_cast<std::byte>(load_iq4_xs_scale(from, sub));
+      return;
+    case ScaleLayout::kTwoSigned:
+      for (int64_t h = 0; h < 2; ++h) {
+        out[16 * h + static_cast<int64_t>(r)] =
+            type == DType::kQ6_K
+                ? from[q6_k::kScales + 2 * sub + h]
+                : static_cast<std::byte>(load_q3_k_scale(from + q3_k::kScales, 2 * sub + h));
       }
-      case DType::kQ6_K:
-        out[r] = from[q6_k::kScales + 2 * sub];
-        out[16 + r] = from[q6_k::kScales + 2 * sub + 1];
-        break;
-      default:
-        CHECK_MSG(false, "a type without packed scales");
-    }
+      return;
+    case ScaleLayout::kPowerOfTwo:
+      out[r] = from[0];
+      return;
+    case ScaleLayout::kNone:
+      CHECK_MSG(false, "a type without packed scales");
   }
 }
 
-// Returns where the scales go.
-std::byte* pack_codes(DType type, const GroupCodes& codes, std::byte* out) {
-  if (type == DType::kQ8_0) {
-    pack_bytes(codes, as_u8(out));
-    return out + 512;
+void pack_codes(CodeLayout layout, const GroupCodes& codes, uint8_t* out) {
+  switch (layout) {
+    case CodeLayout::kBytes:
+      return pack_bytes(codes, out);
+    case CodeLayout::kPairsBit:
+      pack_bit(codes, 2, out + 128);
+      [[fallthrough]];
+    case CodeLayout::kPairs:
+      return pack_pairs(codes, 0, out);
+    case CodeLayout::kNibblesBit:
+      pack_bit(codes, 4, out + 256);
+      return pack_nibbles(codes, out);
+    case CodeLayout::kNibblesPairs:
+      pack_pairs(codes, 4, out + 256);
+      [[fallthrough]];
+    case CodeLayout::kNibbles:
+    case CodeLayout::kTable:
+      return pack_nibbles(codes, out);
+    case CodeLayout::kNone:
+      CHECK_MSG(false, "a type without packed codes");
   }
-  pack_nibbles(codes, as_u8(out));
-  out += 256;
-  if (type == DType::kQ5_0 || type == DType::kQ5_1 || type == DType::kQ5_K) {
-    pack_bit4(codes, as_u8(out));
-    return out + 64;
-  }
-  if (type == DType::kQ6_K) {
-    pack_bits45(codes, as_u8(out));
-    return out + 128;
-  }
-  return out;
 }
 
 void pack_quantized(const GroupSource& source, std::byte* out) {
@@ -147,11 +173,14 @@ void pack_quantized(const GroupSource& source, std::byte* out) {
       pack_header(source, block, out);
       out += shape.header_bytes;
     }
-    const int64_t per_block = dtype_info(source.type).block_elements / kQuantBlock;
+    const int64_t sub = block % (dtype_info(source.type).block_elements / kQuantBlock);
+    std::byte* scales = out + codes_bytes(packed_format(source.type).codes);
     for (size_t r = 0; r < static_cast<size_t>(source.rows); ++r) {
-      load_codes(source.type, block_of(source, r, block), block % per_block, codes[r]);
+      const std::byte* from = block_of(source, r, block);
+      load_codes(source.type, from, sub, codes[r]);
+      pack_row_scales(source.type, from, sub, r, scales);
     }
-    pack_scales(source, block, pack_codes(source.type, codes, out));
+    pack_codes(packed_format(source.type).codes, codes, as_u8(out));
     out += shape.block_bytes;
   }
 }

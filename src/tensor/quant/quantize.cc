@@ -6,37 +6,12 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/cpu/packed_layout.h"
 #include "tensor/float16.h"
-#include "tensor/quant/quant_block.h"
+#include "tensor/quant/quantize_block.h"
 
 namespace shoal::tensor {
 namespace {
-
-using Values = std::span<const float>;
-
-void store_f16(std::byte* out, uint16_t value) { std::memcpy(out, &value, sizeof(value)); }
-
-// The code of a value: (value - offset) / scale + center, rounded, within [0, code_max].
-uint8_t code_of(float value, float scale, float offset_codes, int code_max) {
-  if (scale == 0.0F || !std::isfinite(scale)) return static_cast<uint8_t>(offset_codes);
-  const float code = std::nearbyint(value / scale + offset_codes);
-  if (!(code > 0.0F)) return 0;
-  return static_cast<uint8_t>(std::min(code, static_cast<float>(code_max)));
-}
-
-float extreme_of(Values values) {
-  float extreme = 0;
-  for (const float value : values) {
-    if (std::fabs(value) > std::fabs(extreme)) extreme = value;
-  }
-  return extreme;
-}
-
-void store_split_nibbles(const Codes& codes, std::byte* out) {
-  for (size_t i = 0; i < 16; ++i) {
-    out[i] = static_cast<std::byte>((codes[i] & 15) | ((codes[i + 16] & 15) << 4));
-  }
-}
 
 void store_high_bits(const Codes& codes, std::byte* out) {
   uint32_t word = 0;
@@ -46,7 +21,7 @@ void store_high_bits(const Codes& codes, std::byte* out) {
 
 // Q4_0, Q5_0: the value of largest magnitude gets code 0, so that its sign's range is used fully.
 void quantize_symmetric(DType type, Values values, std::byte* out) {
-  const int center = code_center(type);
+  const int center = packed_format(type).zero_code;
   const uint16_t half = float_to_f16(extreme_of(values) / static_cast<float>(-center));
   const float scale = f16_to_float(half);
   Codes codes;
@@ -88,79 +63,29 @@ void quantize_q8_0(Values values, std::byte* out) {
   }
 }
 
-void store_scale_min(std::byte* packed, size_t sub, ScaleMin codes) {
-  auto* s = reinterpret_cast<uint8_t*>(packed);
-  if (sub < 4) {
-    s[sub] = static_cast<uint8_t>(s[sub] | codes.scale);
-    s[sub + 4] = static_cast<uint8_t>(s[sub + 4] | codes.min);
-    return;
+// IQ4_NL: the value of largest magnitude gets the table's.
+void quantize_iq4_nl(Values values, std::byte* out) {
+  const uint16_t half = float_to_f16(extreme_of(values) / -127.0F);
+  store_f16(out, half);
+  Codes codes;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = nearest_in_table(kIq4Values, values[i], f16_to_float(half));
   }
-  s[sub + 4] = static_cast<uint8_t>((codes.scale & 15) | ((codes.min & 15) << 4));
-  s[sub - 4] = static_cast<uint8_t>(s[sub - 4] | ((codes.scale >> 4) << 6));
-  s[sub] = static_cast<uint8_t>(s[sub] | ((codes.min >> 4) << 6));
+  store_split_nibbles(codes, out + 2);
 }
 
-// Q4_K, Q5_K: per 32 a scale and a minimum (at most 0), themselves 6-bit codes of two halves.
-void quantize_k_with_minimum(DType type, Values values, std::byte* out) {
-  const int code_max = type == DType::kQ4_K ? 15 : 31;
-  std::array<float, kBlocksPerSuper> scales{};
-  std::array<float, kBlocksPerSuper> mins{};
-  for (size_t sub = 0; sub < scales.size(); ++sub) {
-    const Values block = values.subspan(sub * 32, 32);
-    const auto [low, high] = std::minmax_element(block.begin(), block.end());
-    mins[sub] = std::max(0.0F, -*low);
-    scales[sub] = std::max(0.0F, (*high + mins[sub]) / static_cast<float>(code_max));
+// MXFP4: the power of two that puts the largest magnitude between 4 and 8, of which 6 is reached.
+void quantize_mxfp4(Values values, std::byte* out) {
+  const float extreme = std::fabs(extreme_of(values));
+  const bool is_plain = extreme > 0.0F && std::isfinite(extreme);
+  const int exponent = is_plain ? std::clamp(std::ilogb(extreme) - 2 + 127, 0, 254) : 0;
+  out[0] = static_cast<std::byte>(exponent);
+  const float scale = load_scales(DType::kMXFP4, out, 0).scale[0];
+  Codes codes;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = nearest_in_table(kMxfp4Values, values[i], scale);
   }
-  const uint16_t half_scale = float_to_f16(*std::max_element(scales.begin(), scales.end()) / 63);
-  const uint16_t half_min = float_to_f16(*std::max_element(mins.begin(), mins.end()) / 63);
-  store_f16(out + q4_k::kScale, half_scale);
-  store_f16(out + q4_k::kMin, half_min);
-  for (size_t sub = 0; sub < scales.size(); ++sub) {
-    store_scale_min(out + q4_k::kScales, sub,
-                    {code_of(scales[sub], f16_to_float(half_scale), 0.0F, 63),
-                     code_of(mins[sub], f16_to_float(half_min), 0.0F, 63)});
-  }
-  auto* bytes = reinterpret_cast<uint8_t*>(out);
-  uint8_t* nibbles = bytes + (type == DType::kQ4_K ? q4_k::kCodes : q5_k::kCodes);
-  for (size_t sub = 0; sub < scales.size(); ++sub) {
-    const BlockScales block = load_scales(type, out, static_cast<int64_t>(sub));
-    for (size_t i = 0; i < 32; ++i) {
-      const uint8_t code =
-          code_of(values[sub * 32 + i] - block.offset, block.scale[0], 0.0F, code_max);
-      uint8_t& nibble = nibbles[sub / 2 * 32 + i];
-      nibble = static_cast<uint8_t>(nibble | ((code & 15) << (4 * (sub % 2))));
-      if (type == DType::kQ4_K) continue;
-      uint8_t& high = bytes[q5_k::kHighBits + i];
-      high = static_cast<uint8_t>(high | ((code >> 4) << sub));
-    }
-  }
-}
-
-// Q6_K: per 16 a signed 8-bit code of one half.
-void quantize_q6_k(Values values, std::byte* out) {
-  std::array<float, 16> scales{};
-  float scale_max = 0;
-  for (size_t part = 0; part < scales.size(); ++part) {
-    scales[part] = extreme_of(values.subspan(part * 16, 16)) / -32.0F;
-    scale_max = std::max(scale_max, std::fabs(scales[part]));
-  }
-  const uint16_t half = float_to_f16(scale_max / 127.0F);
-  store_f16(out + q6_k::kScale, half);
-  auto* bytes = reinterpret_cast<uint8_t*>(out);
-  for (size_t part = 0; part < scales.size(); ++part) {
-    const uint8_t code = code_of(scales[part], f16_to_float(half), 128.0F, 255);
-    bytes[q6_k::kScales + part] = code ^ 0x80U;
-  }
-  for (size_t i = 0; i < values.size(); ++i) {
-    const BlockScales block = load_scales(DType::kQ6_K, out, static_cast<int64_t>(i / 32));
-    const uint8_t code = code_of(values[i], block.scale[i / 16 % 2], 32.0F, 63);
-    const size_t half_index = i / 128;
-    const size_t quarter = i / 32 % 4;
-    uint8_t& nibble = bytes[q6_k::kCodes + half_index * 64 + (quarter & 1) * 32 + i % 32];
-    nibble = static_cast<uint8_t>(nibble | ((code & 15) << (4 * (quarter / 2))));
-    uint8_t& high = bytes[q6_k::kHighBits + half_index * 32 + i % 32];
-    high = static_cast<uint8_t>(high | ((code >> 4) << (2 * quarter)));
-  }
+  store_split_nibbles(codes, out + 1);
 }
 
 void quantize_block(DType type, Values values, std::byte* out) {
@@ -173,11 +98,17 @@ void quantize_block(DType type, Values values, std::byte* out) {
       return quantize_with_minimum(type, values, out);
     case DType::kQ8_0:
       return quantize_q8_0(values, out);
+    case DType::kIQ4_NL:
+      return quantize_iq4_nl(values, out);
+    case DType::kMXFP4:
+      return quantize_mxfp4(values, out);
+    case DType::kQ2_K:
+    case DType::kQ3_K:
     case DType::kQ4_K:
     case DType::kQ5_K:
-      return quantize_k_with_minimum(type, values, out);
     case DType::kQ6_K:
-      return quantize_q6_k(values, out);
+    case DType::kIQ4_XS:
+      return quantize_super_block(type, values, out);
     case DType::kF32:
       std::memcpy(out, values.data(), sizeof(float));
       return;

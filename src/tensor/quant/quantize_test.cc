@@ -14,8 +14,10 @@
 namespace shoal::tensor {
 namespace {
 
-constexpr DType kQuantized[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+constexpr DType kQuantized[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,
+                                DType::kQ8_0, DType::kQ4_K, DType::kQ5_K,   DType::kQ6_K,
+                                DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS,
+                                DType::kMXFP4};
 
 std::vector<float> random_row(size_t count, float offset = 0.0F) {
   std::mt19937 random(3);
@@ -60,7 +62,7 @@ TEST(Dequantize, EveryTypeAgreesWithAnIndependentReader) {
     }
     ++types;
   }
-  EXPECT_EQ(types, 9);
+  EXPECT_EQ(types, 14);
 }
 
 TEST(Dequantize, APartOfARowEqualsThatPartOfTheWhole) {
@@ -79,7 +81,7 @@ TEST(Dequantize, APartOfARowEqualsThatPartOfTheWhole) {
 }
 
 // Half a step of the coarsest block, plus what rounding the scales (11-bit halves; 6 bits in Q4_K
-// and Q5_K, 8 in Q6_K) costs at the block's extremes.
+// and Q5_K, 8 in Q6_K, 4 in Q2_K, signed 6 in Q3_K and IQ4_XS) costs at the block's extremes.
 double error_bound(DType type, double range, double extreme) {
   switch (type) {
     case DType::kQ4_0:
@@ -96,6 +98,16 @@ double error_bound(DType type, double range, double extreme) {
       return (range / 15 + range / 63) * 0.8;
     case DType::kQ5_K:
       return (range / 31 + range / 63) * 0.8;
+    case DType::kQ2_K:
+      return (range / 3 + range / 15) * 0.8;
+    case DType::kQ3_K:
+      return extreme / 4 * 1.15;  // as in Q4_0
+    case DType::kIQ4_NL:
+      return extreme * 14.1 / 127;  // the table reaches from -127 to 113
+    case DType::kIQ4_XS:
+      return extreme * (14.1 / 127 + 0.6 / 31);
+    case DType::kMXFP4:
+      return extreme * 0.26;  // up to 8 times the scale, and codes reach 6
     default:
       return extreme / 32 * 1.1;
   }
@@ -138,6 +150,19 @@ TEST(Quantize, ZerosStayZeros) {
       ASSERT_EQ(value, 0.0F) << dtype_name(type);
     }
   }
+}
+
+// The block format's own name for a broken scale; 0 is a scale like any other.
+TEST(Dequantize, AnMxfp4ScaleOf255IsNotANumber) {
+  std::vector<std::byte> block(17, std::byte{0x21});
+  std::vector<float> out(32);
+  block[0] = std::byte{255};
+  dequantize_row(DType::kMXFP4, block, 0, 32, out.data());
+  EXPECT_TRUE(std::isnan(out[0]));
+  block[0] = std::byte{0};
+  dequantize_row(DType::kMXFP4, block, 0, 32, out.data());
+  EXPECT_EQ(out[0], 0x1p-128F);
+  EXPECT_EQ(out[16], 0x1p-127F);
 }
 
 // The scales of a super-block are the fiddliest part of the format.
