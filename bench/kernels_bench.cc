@@ -64,15 +64,18 @@ struct Setup {
 
   void step() {
     pool->run([&](Worker& me) {
-      pack_activations(me, {x.data(), tokens, kCols, kCols}, matrix.input_format(), activations);
+      pack_activations(me, InputSource::rows({x.data(), tokens, kCols, kCols}),
+                       matrix.input_format(), activations);
       me.barrier();
       matmul(me, matrix, activations, {y.data(), tokens, matrix.rows(), matrix.rows()});
     });
   }
 };
 
+bool has_vectors(KernelPath path) { return path > KernelPath::kPortable; }
+
 void decode(benchmark::State& state, DType type, KernelPath path) {
-  const int64_t rows = path == KernelPath::kAvx512 ? kDecodeRows : kPrefillRows;
+  const int64_t rows = has_vectors(path) ? kDecodeRows : kPrefillRows;
   Setup setup(type, path, rows, state.range(0));
   for ([[maybe_unused]] auto _ : state) setup.step();
   const double bytes = static_cast<double>(setup.matrix.bytes());
@@ -81,7 +84,7 @@ void decode(benchmark::State& state, DType type, KernelPath path) {
 }
 
 void prefill(benchmark::State& state, DType type, KernelPath path) {
-  Setup setup(type, path, path == KernelPath::kAvx512 ? kPrefillRows : 128, state.range(0));
+  Setup setup(type, path, has_vectors(path) ? kPrefillRows : 128, state.range(0));
   for ([[maybe_unused]] auto _ : state) setup.step();
   const double operations = 2.0 * static_cast<double>(setup.matrix.rows() * kCols * setup.tokens);
   state.counters["Gflop/s"] =

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/packed_layout.h"
+#include "tensor/int16_blocks.h"
 #include "tensor/quant/quant_block.h"
 #include "tensor/quant/quantize.h"
 
@@ -17,111 +18,6 @@ using Kind = InputFormat::Kind;
 
 // Bytes of activations that a pass over the weights keeps in the second-level cache.
 constexpr int64_t kCachedInputBytes = int64_t{384} * 1024;
-
-int64_t blocks_of(const InputFormat& format) {
-  if (format.cols == 0) return 0;
-  return (format.lead + format.cols + kQuantBlock - 1) / kQuantBlock;
-}
-
-// One token inside the tiles: its item (block or column) i is at index first + i * stride.
-struct TokenPlace {
-  int64_t first = 0;
-  int64_t stride = 1;
-};
-
-TokenPlace place_of(int64_t token, int64_t tokens, int64_t items) {
-  int64_t begin = token / kTileTokens * kTileTokens;
-  for (;;) {
-    const int64_t width = next_tile_tokens(tokens - begin);
-    if (token < begin + width) return {begin * items + token - begin, width};
-    begin += width;
-  }
-}
-
-// The int16 blocks of all tokens: integers, then their BlockMeta.
-struct Int16Blocks {
-  int8_t* inputs;
-  BlockMeta* meta;
-  int64_t blocks;
-
-  Int16Blocks(const Activations& x, const InputFormat& format, int64_t tokens)
-      : inputs(reinterpret_cast<int8_t*>(x.data())),
-        meta(reinterpret_cast<BlockMeta*>(x.data() + tokens * blocks_of(format) * kInputBytes)),
-        blocks(blocks_of(format)) {}
-};
-
-// Quantizes one token's blocks, with zeros before the lead and after the last column.
-class TokenQuantizer {
- public:
-  TokenQuantizer(const Kernels& kernels, const InputFormat& format, const Int16Blocks& out)
-      : kernels_(kernels), format_(format), out_(out) {}
-
-  // Blocks [range.begin, range.end) of the token x.
-  void quantize(const float* x, Range range, const TokenPlace& place) const {
-    for (int64_t block = range.begin; block < range.end;) {
-      const int64_t begin = block * kQuantBlock - format_.lead;  // column of the first input
-      const int64_t whole = (format_.cols - begin) / kQuantBlock;
-      if (begin >= 0 && whole > 0) {
-        const int64_t count = std::min(whole, range.end - block);
-        store(x + begin, block, count, place);
-        block += count;
-        continue;
-      }
-      std::array<float, kQuantBlock> padded{};
-      const int64_t first = std::max<int64_t>(begin, 0);
-      const int64_t last = std::min(begin + kQuantBlock, format_.cols);
-      std::copy_n(x + first, last - first, padded.begin() + (first - begin));
-      store(padded.data(), block, 1, place);
-      ++block;
-    }
-  }
-
- private:
-  void store(const float* from, int64_t block, int64_t count, const TokenPlace& place) const {
-    const int64_t at = place.first + block * place.stride;
-    kernels_.quantize_blocks(from, count, out_.inputs + at * kInputBytes, out_.meta + at,
-                             place.stride);
-  }
-
-  const Kernels& kernels_;
-  const InputFormat& format_;
-  const Int16Blocks& out_;
-};
-
-void pack_int16(const Worker& me, ConstFloatRows x, const InputFormat& format,
-                const Activations& out) {
-  const Int16Blocks blocks(out, format, x.rows);
-  const TokenQuantizer quantizer(me.kernels(), format, blocks);
-  // All blocks of all tokens, token after token, are shared out evenly.
-  const Range mine = me.share(x.rows * blocks.blocks);
-  for (int64_t item = mine.begin; item < mine.end;) {
-    const int64_t token = item / blocks.blocks;
-    const int64_t first = item % blocks.blocks;
-    const int64_t count = std::min(blocks.blocks - first, mine.end - item);
-    quantizer.quantize(x.row(token), {first, first + count},
-                       place_of(token, x.rows, blocks.blocks));
-    item += count;
-  }
-}
-
-void pack_float_tiles(const Worker& me, ConstFloatRows x, const Activations& out) {
-  const Range mine = me.share(x.rows);
-  auto* tiles = reinterpret_cast<float*>(out.data());
-  for (int64_t token = mine.begin; token < mine.end; ++token) {
-    const TokenPlace place = place_of(token, x.rows, x.cols);
-    const float* from = x.row(token);
-    float* to = tiles + place.first;
-    for (int64_t c = 0; c < x.cols; ++c) to[c * place.stride] = from[c];
-  }
-}
-
-void pack_float_rows(const Worker& me, ConstFloatRows x, const Activations& out) {
-  const Range mine = me.share(x.rows);
-  auto* rows = reinterpret_cast<float*>(out.data());
-  for (int64_t token = mine.begin; token < mine.end; ++token) {
-    std::copy_n(x.row(token), x.cols, rows + token * x.cols);
-  }
-}
 
 void matmul_exact(const Worker& me, const PackedMatrix& w, const Activations& x, FloatRows y) {
   const int64_t cols = w.cols();
@@ -203,24 +99,6 @@ Result<Activations> Activations::allocate(const Limits& limits) {
   ASSIGN_OR_RETURN(activations.buffer_,
                    AlignedBuffer::allocate(static_cast<size_t>(limits.tokens_max * per_token)));
   return activations;
-}
-
-void pack_activations(Worker& me, ConstFloatRows x, const InputFormat& format, Activations& out) {
-  CHECK(x.cols == format.cols && x.cols <= out.limits_.cols_max);
-  CHECK(x.rows <= out.limits_.tokens_max);
-  if (me.is_first()) {
-    out.format_ = format;
-    out.tokens_ = x.rows;
-  }
-  switch (format.kind) {
-    case Kind::kInt16Blocks:
-      if (format.cols > 0) pack_int16(me, x, format, out);
-      return;
-    case Kind::kFloatTiles:
-      return pack_float_tiles(me, x, out);
-    case Kind::kFloat:
-      return pack_float_rows(me, x, out);
-  }
 }
 
 void matmul(Worker& me, const PackedMatrix& w, const Activations& x, FloatRows y) {

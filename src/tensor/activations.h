@@ -10,10 +10,42 @@
 
 #include "base/status.h"
 #include "tensor/matrix.h"
+#include "tensor/ops/elementwise.h"
 #include "tensor/rows.h"
 #include "tensor/threads.h"
 
 namespace shoal::tensor {
+
+// The terms of a residual stream's next value: sum = x + addend, in memory of its own.
+struct ResidualSum {
+  ConstFloatRows x;
+  ConstFloatRows addend;
+  FloatRows sum;
+};
+
+// What pack_activations packs: rows as they are, or computed on the way, so that a norm, a residual
+// add or SwiGLU costs no pass over memory and no barrier of its own.
+struct InputSource {
+  enum class Kind : uint8_t { kRows, kNormed, kSwiglu };
+
+  static InputSource rows(ConstFloatRows x);
+  // The RMS norm of each row (ops/elementwise.h).
+  static InputSource normed(ConstFloatRows x, const RmsNorm& norm);
+  // The RMS norm of x + addend; packing also writes the sum.
+  static InputSource normed_sum(const ResidualSum& residual, const RmsNorm& norm);
+  // silu(gate) * up.
+  static InputSource swiglu(ConstFloatRows gate, ConstFloatRows up);
+
+  // The same values for packing in another format, once this source was packed (after a barrier).
+  InputSource again() const;
+
+  Kind kind = Kind::kRows;
+  ConstFloatRows x;  // or gate
+  ConstFloatRows up;
+  ConstFloatRows addend;
+  FloatRows sum;
+  RmsNorm norm;
+};
 
 class Activations {
  public:
@@ -33,7 +65,7 @@ class Activations {
   std::byte* data() const { return buffer_.data(); }
 
  private:
-  friend void pack_activations(Worker& me, ConstFloatRows x, const InputFormat& format,
+  friend void pack_activations(Worker& me, const InputSource& source, const InputFormat& format,
                                Activations& out);
   Limits limits_;
   InputFormat format_;
@@ -41,9 +73,15 @@ class Activations {
   AlignedBuffer buffer_;
 };
 
-// x [tokens, format.cols] into out. CHECKs the limits. No barrier at the end: call one before
-// matmul, and one before the next pack_activations into the same object.
-void pack_activations(Worker& me, ConstFloatRows x, const InputFormat& format, Activations& out);
+// source [tokens, format.cols] into out. CHECKs the limits. A row that several workers share is
+// normalized by each of them, with the same bits. Needs packing_scratch_bytes of worker scratch. No
+// barrier at the end: call one before matmul, and one before the next pack_activations into the
+// same object.
+void pack_activations(Worker& me, const InputSource& source, const InputFormat& format,
+                      Activations& out);
+
+// Scratch that pack_activations needs for rows of up to cols_max columns.
+size_t packing_scratch_bytes(int64_t cols_max);
 
 // y[token, row] = sum over columns of w[row, column] * x[token, column]; y [tokens, w.rows()], any
 // stride. CHECKs that x has w's input format. A matrix without columns gives zeros. Needs

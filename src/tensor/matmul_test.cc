@@ -171,7 +171,8 @@ TEST_P(Matmul, OutputsMayLieInsideWiderRows) {
   std::vector<float> wide(2 * 50, -1.0F);
   const FloatRows all{wide.data(), 2, 50, 50};
   pool->run([&](Worker& me) {
-    pack_activations(me, {x.data(), 2, 256, 256}, matrix.input_format(), activations);
+    pack_activations(me, InputSource::rows({x.data(), 2, 256, 256}), matrix.input_format(),
+                     activations);
     me.barrier();
     matmul(me, matrix, activations, all.slice(7, 21));
   });

@@ -90,7 +90,8 @@ inline std::vector<float> multiply(WorkerPool& pool, const PackedMatrix& matrix,
   EXPECT_TRUE(pool.reserve_scratch(matmul_scratch_bytes(pool.path(), cols)).is_ok());
   std::vector<float> y(static_cast<size_t>(tokens * matrix.rows()), -99.0F);
   pool.run([&](Worker& me) {
-    pack_activations(me, {x.data(), tokens, cols, cols}, matrix.input_format(), activations);
+    pack_activations(me, InputSource::rows({x.data(), tokens, cols, cols}), matrix.input_format(),
+                     activations);
     me.barrier();
     matmul(me, matrix, activations, {y.data(), tokens, matrix.rows(), matrix.rows()});
   });

@@ -15,6 +15,7 @@ namespace {
 
 using tensor::ConstFloatRows;
 using tensor::FloatRows;
+using tensor::Phase;
 using tensor::Worker;
 
 // Vocabulary rows that one worker summarizes at a time.
@@ -119,7 +120,9 @@ Status Decoder::forward(const Command& step, const Deadline& deadline) {
   deadline_ = &deadline;
   status_ = Status::ok();
   const size_t outputs = std::min<size_t>(output_tokens_.size(), limits_.outputs_max);
+  const tensor::Stage stage = step.stage();
   parts_.pool.run([&](Worker& me) {
+    me.clock().set_stage(stage);
     if (layers(me) && outputs > 0) head(me, 0, outputs);
   });
   deadline_ = nullptr;
@@ -139,13 +142,17 @@ std::span<const float> Decoder::logits(size_t row) const {
 // The transformer: x += attention(norm(x)); x += feed_forward(norm(x)), layer by layer.
 bool Decoder::layers(Worker& me) {
   tensor::compute_rope_angles(me, positions_, angles());
-  for (size_t layer = 0; layer < parts_.config.layers.size(); ++layer) {
+  bool is_whole = true;
+  for (size_t layer = 0; layer < parts_.config.layers.size() && is_whole; ++layer) {
+    me.clock().set_layer(layer);
     attention(me, layer);
-    if (!add_sum_over_ranks(me)) return false;
+    is_whole = add_sum_over_ranks(me);
+    if (!is_whole) break;
     feed_forward(me, layer);
-    if (!add_sum_over_ranks(me)) return false;
+    is_whole = add_sum_over_ranks(me);
   }
-  return true;
+  me.clock().leave_layers();
+  return is_whole;
 }
 
 // partial = attention of this rank's heads, through its columns of wo.
@@ -161,11 +168,13 @@ void Decoder::attention(Worker& me, size_t layer) {
   const FloatRows v = rows(buffers_.v, weights.wv.rows());
   const FloatRows mixed = rows(buffers_.mixed, weights.wq.rows());
 
+  me.clock().enter(Phase::kElementwise);
   tensor::rms_norm(me, rows(buffers_.residual, parts_.config.hidden),
                    {weights.attn_norm, parts_.config.norm_epsilon}, normed);
   me.barrier();
   project(me, normed, {{weights.wq, q}, {weights.wk, k}, {weights.wv, v}});
   me.barrier();
+  me.clock().enter(Phase::kAttention);
   bias_and_norm(me, layer, q, k, v);
   tensor::rope(me, q, head_dim, angles());
   tensor::rope(me, k, head_dim, angles());
@@ -204,11 +213,13 @@ void Decoder::feed_forward(Worker& me, size_t layer) {
   const FloatRows gate = rows(buffers_.gate, weights.w_gate.rows());
   const FloatRows up = rows(buffers_.up, weights.w_up.rows());
 
+  me.clock().enter(Phase::kElementwise);
   tensor::rms_norm(me, rows(buffers_.residual, parts_.config.hidden),
                    {weights.ffn_norm, parts_.config.norm_epsilon}, normed);
   me.barrier();
   project(me, normed, {{weights.w_gate, gate}, {weights.w_up, up}});
   me.barrier();
+  me.clock().enter(Phase::kElementwise);
   tensor::swiglu(me, gate, up, gate);
   me.barrier();
   project(me, gate, {{weights.w_down, rows(buffers_.partial, parts_.config.hidden)}});
@@ -222,10 +233,12 @@ void Decoder::project(Worker& me, ConstFloatRows x, std::initializer_list<Projec
     const tensor::InputFormat& format = output.weight.input_format();
     if (packed_as == nullptr || *packed_as != format) {
       if (packed_as != nullptr) me.barrier();
-      tensor::pack_activations(me, x, format, packed_);
+      me.clock().enter(Phase::kQuantize);
+      tensor::pack_activations(me, tensor::InputSource::rows(x), format, packed_);
       me.barrier();
       packed_as = &format;
     }
+    me.clock().enter(Phase::kMatmul);
     tensor::matmul(me, output.weight, packed_, output.out);
   }
 }
@@ -236,12 +249,14 @@ bool Decoder::add_sum_over_ranks(Worker& me) {
   me.barrier();
   if (parts_.group.size() > 1) {
     if (me.is_first()) {
+      const tensor::PhaseScope scope(me.clock(), Phase::kCollective);
       const size_t count = static_cast<size_t>(tokens_) * parts_.config.hidden;
       status_ = parts_.group.all_reduce(buffers_.partial.first(count), *deadline_);
     }
-    me.barrier();
+    me.barrier(Phase::kCollective);
     if (!status_.is_ok()) return false;
   }
+  me.clock().enter(Phase::kElementwise);
   tensor::add(me, rows(buffers_.residual, parts_.config.hidden),
               rows(buffers_.partial, parts_.config.hidden));
   me.barrier();
@@ -256,6 +271,7 @@ void Decoder::head(Worker& me, size_t first, size_t count) {
   const FloatRows residual = rows(buffers_.residual, hidden);
   const int64_t vocabulary = parts_.weights.output.rows();
 
+  me.clock().enter(Phase::kElementwise);
   const tensor::Range mine = me.share(outputs);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     std::memcpy(x.row(i), residual.row(output_tokens_[first + static_cast<size_t>(i)]),
@@ -267,6 +283,7 @@ void Decoder::head(Worker& me, size_t first, size_t count) {
   project(me, x,
           {{parts_.weights.output, {buffers_.logits.data(), outputs, vocabulary, vocabulary}}});
   me.barrier();
+  me.clock().enter(Phase::kSampling);
   if (mode_ == OutputMode::kSummary) summarize_outputs(me, first, count);
 }
 
@@ -286,6 +303,7 @@ void Decoder::summarize_outputs(Worker& me, size_t first, size_t count) {
     request.first_id = static_cast<TokenId>(parts_.plan.vocabulary.begin + begin);
     request.top_max = limits_.candidates_max;
     request.inverse_temperature = output_temperatures_[first + row];
+    request.path = parts_.pool.path();
     summarize(logits(row).subspan(begin, rows), request, &piece_summaries_[i]);
   }
   me.barrier();
