@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "tensor/ops/sum_exp.h"
 
 namespace shoal::runtime {
 namespace {
@@ -46,10 +47,8 @@ void summarize(std::span<const float> logits, const SummaryRequest& request, Log
 
   out->log_sum_exp = kMinusInfinity;
   if (out->non_finite || best == kMinusInfinity || request.inverse_temperature == 0) return;
-  double sum = 0;
-  for (const float logit : logits) {
-    sum += std::exp((logit - best) * request.inverse_temperature);
-  }
+  const double sum = tensor::sum_exp(
+      logits, {.shift = best, .scale = request.inverse_temperature, .path = request.path});
   out->log_sum_exp = double{best} * double{request.inverse_temperature} + std::log(sum);
 }
 

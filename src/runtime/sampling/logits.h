@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/token.h"
+#include "tensor/kernel_path.h"
 
 namespace shoal::runtime {
 
@@ -38,6 +39,7 @@ struct SummaryRequest {
   TokenId first_id = 0;
   size_t top_max = 0;
   float inverse_temperature = 1;
+  tensor::KernelPath path = tensor::KernelPath::kPortable;  // that computes the log-sum-exp
 };
 void summarize(std::span<const float> logits, const SummaryRequest& request, LogitSummary* out);
 
