@@ -233,7 +233,7 @@ Status LoadedModel::start_nodes() {
 Status LoadedModel::load_weights(Console& console) {
   ProgressBar bar(console.err, {.label = fmt::format("loading {}", model_->config.display_name),
                                 .total = planned_.plan.ranks.front().weight_bytes,
-                                .is_quiet = options_.is_quiet || !console.err.is_terminal()});
+                                .is_quiet = options_.is_quiet});
   runtime::EngineOptions engine_options;
   engine_options.threads = threads_;
   engine_options.threads_on_machine = threads_ * static_cast<uint32_t>(options_.nodes);

@@ -26,16 +26,18 @@ ProgressBar::ProgressBar(Output& output, ProgressBarOptions options)
   if (output_.is_terminal()) {
     update(0);
   } else {
+    drawn_at_ = started_;
     output_.write_line(options_.label);
   }
 }
 
 ProgressBar::~ProgressBar() { clear(); }
 
-std::string ProgressBar::line(uint64_t done) const {
-  const auto amount = [&](uint64_t n) {
-    return options_.is_bytes ? format_bytes(n) : fmt::format("{}", n);
-  };
+std::string ProgressBar::amount(uint64_t n) const {
+  return options_.is_bytes ? format_bytes(n) : fmt::format("{}", n);
+}
+
+std::string ProgressBar::bar_line(uint64_t done) const {
   if (options_.total == 0) {
     return done == 0 ? options_.label : fmt::format("{}  {}", options_.label, amount(done));
   }
@@ -53,13 +55,26 @@ std::string ProgressBar::line(uint64_t done) const {
   return text;
 }
 
+std::string ProgressBar::plain_line(uint64_t done) const {
+  if (options_.total == 0) return fmt::format("{}: {}", options_.label, amount(done));
+  const double share = static_cast<double>(done) / static_cast<double>(options_.total);
+  return fmt::format("{}: {:.0f} %, {} of {}", options_.label, std::min(1.0, share) * 100,
+                     amount(done), amount(options_.total));
+}
+
 void ProgressBar::update(uint64_t done) {
-  if (options_.is_quiet || is_finished_ || !output_.is_terminal()) return;
+  if (options_.is_quiet || is_finished_) return;
   const Nanoseconds now = SteadyClock::instance().now();
+  if (!output_.is_terminal()) {
+    if (now - drawn_at_ < options_.line_interval) return;
+    drawn_at_ = now;
+    output_.write_line(plain_line(done));
+    return;
+  }
   if (is_drawn_ && now - drawn_at_ < kRedrawInterval) return;
   drawn_at_ = now;
   is_drawn_ = true;
-  output_.write(std::string(kClearLine) + line(done));
+  output_.write(std::string(kClearLine) + bar_line(done));
 }
 
 void ProgressBar::finish() {

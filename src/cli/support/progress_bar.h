@@ -1,9 +1,9 @@
 // ProgressBar: how far a long job is, on standard error.
 //
-// On a terminal one line is drawn anew, at most ten times a second; elsewhere there is one plain
-// line at the start and one at the end; with `quiet` nothing at all. The destructor clears the line
-// of an unfinished bar, so that an error message starts on a clean one.
-// Thread rule: one thread at a time. Borrows the output.
+// On a terminal one line is drawn anew, at most ten times a second; elsewhere there are plain
+// lines, one at the start, one at the end, one now and then between; with `quiet` nothing at all.
+// The destructor clears the line of an unfinished bar, so that an error message starts on a clean
+// one. Thread rule: one thread at a time. Borrows the output.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct ProgressBarOptions {
   uint64_t total = 0;    // 0: unknown
   bool is_bytes = true;  // amounts are bytes; else plain numbers
   bool is_quiet = false;
+  Nanoseconds line_interval{std::chrono::seconds(5)};  // between plain lines, at least
 };
 
 class ProgressBar {
@@ -37,7 +38,9 @@ class ProgressBar {
   void finish();
 
  private:
-  std::string line(uint64_t done) const;
+  std::string amount(uint64_t n) const;
+  std::string bar_line(uint64_t done) const;
+  std::string plain_line(uint64_t done) const;
   void clear();
 
   Output& output_;
