@@ -1,21 +1,12 @@
 #include "fabric/spin.h"
 
 #include <sched.h>
-#include <unistd.h>
 
+#include "base/os/cpus.h"
 #include "base/spin_pause.h"
 
 namespace shoal::fabric {
 namespace {
-
-// Cores that this process may run on.
-int allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  return online > 0 ? static_cast<int>(online) : 1;
-}
 
 // The clock is read once in so many rounds.
 constexpr uint32_t kRoundsPerClockRead = 32;
@@ -24,7 +15,7 @@ constexpr uint32_t kRoundsPerClockRead = 32;
 
 SpinPolicy choose_spin_policy(const SpinSituation& situation) {
   const int threads = situation.ranks_on_host * situation.threads_per_rank;
-  if (threads <= allowed_cores()) return {};
+  if (threads <= static_cast<int>(usable_cpus())) return {};
   return {.pause_for = std::chrono::microseconds(2), .yield_for = std::chrono::microseconds(300)};
 }
 

@@ -25,7 +25,7 @@ struct SpinSituation {
   int threads_per_rank = 1;
 };
 
-// A policy for this process's allowed cores (its affinity mask) and that many spinning threads.
+// A policy for the processors that this process may use and that many spinning threads.
 SpinPolicy choose_spin_policy(const SpinSituation& situation);
 
 class Spinner {

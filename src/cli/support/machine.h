@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shoal::cli {
@@ -21,12 +22,12 @@ struct Machine {
   std::string architecture;  // "x86_64"
   std::string system;        // "Linux 6.1.0"
   std::string host;
-  uint32_t logical_cpus = 0;              // online
-  uint32_t physical_cores = 0;            // of those this process may run on
-  uint32_t allowed_cpus = 0;              // by the affinity mask
-  double cpu_quota = 0;                   // cores by the control group; 0: no limit
-  std::vector<std::string> instructions;  // the sets that matter for the kernels
-  std::vector<CacheLevel> caches;         // of one core
+  uint32_t logical_cpus = 0;                   // online
+  uint32_t physical_cores = 0;                 // of those this process may run on
+  uint32_t allowed_cpus = 0;                   // by the affinity mask
+  double cpu_quota = 0;                        // cores by the control group; 0: no limit
+  std::vector<std::string_view> instructions;  // the sets that matter for the kernels
+  std::vector<CacheLevel> caches;              // of one core
   uint64_t memory_bytes = 0;
   uint64_t memory_available = 0;  // see available_memory()
 };
@@ -36,7 +37,7 @@ Machine read_machine();
 // min(what the kernel calls available, what the control group leaves).
 uint64_t available_memory();
 
-// floor(min(quota, affinity, physical cores)), at least 1: more threads only wait for each other.
+// min(usable_cpus(), physical cores of those), at least 1: more threads only wait for each other.
 uint32_t usable_cores();
 
 }  // namespace shoal::cli
