@@ -66,6 +66,9 @@ class Engine::Impl {
   Result<GenerateResult> generate(const GenerateRequest& request);
   Status score(const ScoreRequest& request);
   Result<std::vector<std::span<const float>>> step(std::span<const StepItem> items);
+  Result<std::vector<RankTimes>> take_times();
+  Status start_trace();
+  Result<std::vector<RankTrace>> take_trace();
 
   const KvCache& cache() const { return instance_->cache(); }
   size_t vocabulary() const { return instance_->vocabulary(); }
@@ -208,6 +211,8 @@ Engine::Impl::Extension Engine::Impl::sampled(SessionId session, std::span<const
 }
 
 Result<TokenId> Engine::Impl::choose(Sampler& sampler) {
+  instance_->clock().set_stage(tensor::Stage::kDecode);
+  const tensor::PhaseScope scope(instance_->clock(), tensor::Phase::kSampling);
   LogitView view;
   if (step_.mode == OutputMode::kFull) {
     view.full = logits_.first(token_count());
@@ -322,6 +327,23 @@ Status Engine::Impl::decode(const GenerateRequest& request, Sampler& sampler,
                            [&](size_t, std::span<const float> logits) { logits_ = logits; }));
     ++result->decode_steps;
   }
+}
+
+Result<std::vector<RankTimes>> Engine::Impl::take_times() {
+  RETURN_IF_ERROR(broken_);
+  RETURN_IF_ERROR(command(Op::kTakeTimes, 0, 0));
+  return instance_->take_times();
+}
+
+Status Engine::Impl::start_trace() {
+  RETURN_IF_ERROR(broken_);
+  return command(Op::kStartTrace, 0, 0);
+}
+
+Result<std::vector<RankTrace>> Engine::Impl::take_trace() {
+  RETURN_IF_ERROR(broken_);
+  RETURN_IF_ERROR(command(Op::kTakeTrace, 0, 0));
+  return instance_->take_trace();
 }
 
 Status Engine::Impl::score(const ScoreRequest& request) {
@@ -440,5 +462,8 @@ size_t Engine::context() const { return impl_->cache().positions(); }
 size_t Engine::vocabulary() const { return impl_->vocabulary(); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 void Engine::reset_stats() { impl_->reset_stats(); }
+Result<std::vector<RankTimes>> Engine::take_times() { return impl_->take_times(); }
+Status Engine::start_trace() { return impl_->start_trace(); }
+Result<std::vector<RankTrace>> Engine::take_trace() { return impl_->take_trace(); }
 
 }  // namespace shoal::runtime

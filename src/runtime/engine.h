@@ -22,6 +22,7 @@
 #include "model/model.h"
 #include "plan/plan.h"
 #include "runtime/engine_options.h"
+#include "runtime/measure/measurements.h"
 #include "runtime/sampler.h"
 #include "runtime/token.h"
 
@@ -126,6 +127,12 @@ class Engine {
   // Of everything since create() or reset_stats().
   EngineStats stats() const;
   void reset_stats();
+
+  // Where the time of every rank's workers has gone since the last call, by rank.
+  Result<std::vector<RankTimes>> take_times();
+  // Every rank keeps what its workers do, until take_trace() gives it, by rank, on one clock.
+  Status start_trace();
+  Result<std::vector<RankTrace>> take_trace();
 
  private:
   class Impl;

@@ -85,7 +85,7 @@ TEST(Command, RulesAreChecked) {
   refused([](Command& c) { c.items.clear(); }, "do not fit");
   refused([](Command& c) { c.op = Op::kOpen; }, "do not fit");
   refused([](Command& c) { c.op = static_cast<Op>(0); }, "operation 0");
-  refused([](Command& c) { c.op = static_cast<Op>(7); }, "operation 7");
+  refused([](Command& c) { c.op = static_cast<Op>(10); }, "operation 10");
   refused([](Command& c) { c.mode = static_cast<OutputMode>(2); }, "output mode");
   refused([](Command& c) { c.items.resize(5, c.items[0]); }, "5 items, at most 4");
   EXPECT_THAT(decode(encoded(example(), 55)).message(), HasSubstr("bytes of activations"));

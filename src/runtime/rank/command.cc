@@ -55,6 +55,10 @@ size_t Command::outputs() const {
   return sum;
 }
 
+tensor::Stage Command::stage() const {
+  return tokens() == items.size() ? tensor::Stage::kDecode : tensor::Stage::kPrefill;
+}
+
 void encode_command(const Command& command, std::span<const float> activations,
                     std::vector<std::byte>* message) {
   message->clear();
@@ -95,7 +99,7 @@ Status decode_command(std::span<const std::byte> message, const CommandLimits& l
   ASSIGN_OR_RETURN(out.length, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t items, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t reserved, reader.read<uint32_t>());
-  if (op < static_cast<uint8_t>(Op::kStep) || op > static_cast<uint8_t>(Op::kShutdown)) {
+  if (op < static_cast<uint8_t>(Op::kStep) || op > static_cast<uint8_t>(Op::kTakeTrace)) {
     return bad(fmt::format("unknown operation {}", op));
   }
   if (mode > static_cast<uint8_t>(OutputMode::kFull)) return bad("unknown output mode");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tensor/machine/step_clock.h"
 
 namespace shoal::runtime {
 
@@ -21,6 +22,9 @@ enum class Op : uint8_t {
   kTruncate = 4,     // session, length
   kFetchLogits = 5,  // length: a row of the last step's outputs, now wanted in full
   kShutdown = 6,
+  kTakeTimes = 7,   // what the workers have counted (measure/collect.h)
+  kStartTrace = 8,  // from now on they keep what they do
+  kTakeTrace = 9,   // which ends that
 };
 
 // Which of an item's tokens give logits.
@@ -51,6 +55,8 @@ struct Command {
 
   size_t tokens() const;
   size_t outputs() const;  // rows of logits
+  // kDecode: one token of every session.
+  tensor::Stage stage() const;
 };
 
 struct CommandLimits {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "runtime/measure/collect.h"
 #include "runtime/rank/rank_report.h"
 #include "runtime/rank/summary_codec.h"
 #include "tensor/ops/elementwise.h"
@@ -182,10 +183,16 @@ Status RankInstance::lead(Command& command, std::span<const TokenId> tokens,
   if (command.op == Op::kStep) {
     const tensor::FloatRows x = decoder_->input(tokens.size());
     const tensor::MatrixView table = model::matrix_view(*model_.tensors.token_embedding);
-    pool_->run([&](tensor::Worker& me) { tensor::embedding(me, table, tokens, x); });
+    const tensor::Stage stage = command.stage();
+    pool_->run([&](tensor::Worker& me) {
+      me.clock().set_stage(stage);
+      me.clock().enter(tensor::Phase::kElementwise);
+      tensor::embedding(me, table, tokens, x);
+    });
     activations = {x.data, static_cast<size_t>(x.rows * x.cols)};
   }
   if (group_.size() > 1) {
+    const tensor::PhaseScope scope(clock(), tensor::Phase::kCollective);
     encode_command(command, activations, &message_);
     RETURN_IF_ERROR(group_.broadcast_message(message_, 0, deadline(options_.step_deadline)));
   }
@@ -252,10 +259,25 @@ Status RankInstance::execute(const Command& command, const OnLogits& on_logits) 
     }
     case Op::kShutdown:
       return Status::ok();
+    case Op::kTakeTimes:
+    case Op::kStartTrace:
+    case Op::kTakeTrace:
+      return execute_measurement(command.op);
   }
   // Rank 0 knows the state of all sessions: it asks for nothing that cannot be.
   if (!status.is_ok()) return break_group(0, status);
   return status;
+}
+
+Status RankInstance::execute_measurement(Op op) {
+  if (op == Op::kTakeTimes) {
+    ASSIGN_OR_RETURN(times_, collect_times(*pool_, group_, deadline(options_.step_deadline)));
+  } else if (op == Op::kTakeTrace) {
+    ASSIGN_OR_RETURN(trace_, collect_trace(*pool_, group_, deadline(options_.step_deadline)));
+  } else {
+    start_trace(*pool_);
+  }
+  return Status::ok();
 }
 
 Status RankInstance::run_step(const Command& step, const OnLogits& on_logits) {
@@ -301,6 +323,7 @@ Status RankInstance::gather_summaries(size_t rows, const Deadline& until) {
   const bool is_root = group_.rank() == 0;
   std::fill(gathered_bytes_.begin(), gathered_bytes_.end(), mine_.size());
   if (is_root) gathered_.resize(ranks * mine_.size());
+  const tensor::PhaseScope scope(clock(), tensor::Phase::kCollective);
   RETURN_IF_ERROR(group_.gather({mine_, {gathered_, gathered_bytes_}, 0}, until));
   if (!is_root) return Status::ok();
 
@@ -339,6 +362,7 @@ Status RankInstance::gather_logits(size_t row, size_t rows, const Deadline& unti
     total += gathered_bytes_[rank];
   }
   if (is_root) gathered_.resize(total);
+  const tensor::PhaseScope scope(clock(), tensor::Phase::kCollective);
   RETURN_IF_ERROR(group_.gather({std::as_bytes(mine), {gathered_, gathered_bytes_}, 0}, until));
   if (!is_root) return Status::ok();
 

@@ -18,6 +18,7 @@
 #include "model/model.h"
 #include "plan/plan.h"
 #include "runtime/engine_options.h"
+#include "runtime/measure/measurements.h"
 #include "runtime/rank/command.h"
 #include "runtime/rank/decoder.h"
 #include "runtime/rank/kv_cache.h"
@@ -52,6 +53,12 @@ class RankInstance {
   // Other ranks: waits for one command and takes part in it. False when it was kShutdown.
   Result<bool> follow();
 
+  // Rank 0, after Op::kTakeTimes and kTakeTrace: by rank.
+  std::vector<RankTimes> take_times() { return std::move(times_); }
+  std::vector<RankTrace> take_trace() { return std::move(trace_); }
+  // Of this thread, which is worker 0, for what it does between commands.
+  tensor::StepClock& clock() { return pool_->clock(); }
+
   const KvCache& cache() const { return *cache_; }
   const std::vector<RankReport>& reports() const { return reports_; }  // rank 0: by rank
   size_t vocabulary() const { return model_.config.vocab; }
@@ -70,6 +77,7 @@ class RankInstance {
   Deadline deadline(Nanoseconds from_now) const;
 
   Status execute(const Command& command, const OnLogits& on_logits);
+  Status execute_measurement(Op op);
   Status check_step(const Command& step) const;
   Status run_step(const Command& step, const OnLogits& on_logits);
   Status gather_summaries(size_t rows, const Deadline& until);
@@ -98,6 +106,8 @@ class RankInstance {
   std::vector<std::byte> gathered_;           // what rank 0 gets
   std::vector<size_t> gathered_bytes_;        // [ranks]
   std::vector<float> full_logits_;            // [kFullOutputsMax, vocabulary] on rank 0
+  std::vector<RankTimes> times_;              // [ranks] on rank 0
+  std::vector<RankTrace> trace_;              // [ranks] on rank 0
 };
 
 }  // namespace shoal::runtime
