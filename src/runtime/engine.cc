@@ -71,7 +71,7 @@ class Engine::Impl {
   Result<std::vector<RankTrace>> take_trace();
 
   const KvCache& cache() const { return instance_->cache(); }
-  size_t vocabulary() const { return instance_->vocabulary(); }
+  size_t output_rows() const { return instance_->output_rows(); }
   size_t token_count() const { return instance_->token_count(); }
   EngineStats stats() const {
     EngineStats stats = stats_;
@@ -376,8 +376,8 @@ Status Engine::Impl::score_in(SessionId session, const ScoreRequest& request) {
     chunk.tokens = request.tokens.subspan(at, end - at);
     chunk.outputs = at >= request.first ? Outputs::kAll : Outputs::kNone;
     RETURN_IF_ERROR(extend(chunk, [&](size_t first, std::span<const float> logits) {
-      for (size_t i = 0; (i + 1) * vocabulary() <= logits.size() && goes_on; ++i) {
-        goes_on = request.on_logits(at + first + i, logits.subspan(i * vocabulary(), vocabulary()));
+      for (size_t i = 0; (i + 1) * output_rows() <= logits.size() && goes_on; ++i) {
+        goes_on = request.on_logits(at + first + i, logits.subspan(i * output_rows(), output_rows()));
       }
     }));
     at = end;
@@ -415,16 +415,16 @@ Result<std::vector<std::span<const float>>> Engine::Impl::step(std::span<const S
   }
   if (blocks > cache().blocks_free()) return Status::request("context full");
 
-  step_logits_.resize(items.size() * vocabulary());
+  step_logits_.resize(items.size() * output_rows());
   RETURN_IF_ERROR(
       note(instance_->lead(step_, tokens, [&](size_t first, std::span<const float> logits) {
-        std::copy(logits.begin(), logits.end(), step_logits_.begin() + first * vocabulary());
+        std::copy(logits.begin(), logits.end(), step_logits_.begin() + first * output_rows());
       })));
   std::vector<std::span<const float>> out;
   for (size_t i = 0; i < items.size(); ++i) {
     std::vector<TokenId>& held = sessions_[items[i].session].tokens;
     held.insert(held.end(), items[i].tokens.begin(), items[i].tokens.end());
-    out.emplace_back(std::span(step_logits_).subspan(i * vocabulary(), vocabulary()));
+    out.emplace_back(std::span(step_logits_).subspan(i * output_rows(), output_rows()));
   }
   return out;
 }
@@ -459,7 +459,9 @@ Result<std::vector<std::span<const float>>> Engine::step(std::span<const StepIte
   return impl_->step(items);
 }
 size_t Engine::context() const { return impl_->cache().positions(); }
-size_t Engine::vocabulary() const { return impl_->vocabulary(); }
+size_t Engine::output_rows() const { return impl_->output_rows(); }
+
+size_t Engine::token_count() const { return impl_->token_count(); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 void Engine::reset_stats() { impl_->reset_stats(); }
 Result<std::vector<RankTimes>> Engine::take_times() { return impl_->take_times(); }

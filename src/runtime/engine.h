@@ -123,7 +123,11 @@ class Engine {
   Result<std::vector<std::span<const float>>> step(std::span<const StepItem> items);
 
   size_t context() const;  // positions of the KV cache, over all sessions
-  size_t vocabulary() const;
+  // Rows of the output head, and so the length of logits; those at and above token_count() are
+  // padding.
+  size_t output_rows() const;
+  // Ids that a prompt may hold and an answer be chosen from: EngineOptions::tokens, or all rows.
+  size_t token_count() const;
   // Of everything since create() or reset_stats().
   EngineStats stats() const;
   void reset_stats();

@@ -140,7 +140,7 @@ TEST_F(EngineTest, AStepOfSeveralSessionsGivesWhatEachGivesAlone) {
   Engine& engine = cluster.engine();
   const auto a = some_tokens(30, 200);
   const auto b = some_tokens(71, 190);
-  const size_t vocab = engine.vocabulary();
+  const size_t vocab = engine.output_rows();
   const auto alone_a = all_logits(engine, a);
   const auto alone_b = all_logits(engine, b);
   const SessionId first = must(engine.open_session());

@@ -50,7 +50,7 @@ Result<std::unique_ptr<RankInstance>> RankInstance::create(const model::Model& m
 }
 
 Status RankInstance::load() {
-  RETURN_IF_ERROR(check_options(options_, plan_, vocabulary()));
+  RETURN_IF_ERROR(check_options(options_, plan_, output_rows()));
   tensor::WorkerPoolOptions pool;
   pool.workers = static_cast<int>(options_.threads);
   pool.threads_on_machine = static_cast<int>(options_.threads_on_machine);
@@ -254,7 +254,7 @@ Status RankInstance::execute(const Command& command, const OnLogits& on_logits) 
     case Op::kFetchLogits: {
       if (command.length >= outputs_) return break_group(0, Status::request("no such logits"));
       RETURN_IF_ERROR(gather_logits(command.length, 1, deadline(options_.step_deadline)));
-      if (on_logits) on_logits(command.length, std::span(full_logits_).first(vocabulary()));
+      if (on_logits) on_logits(command.length, std::span(full_logits_).first(output_rows()));
       return Status::ok();
     }
     case Op::kShutdown:
@@ -302,7 +302,7 @@ Status RankInstance::run_step(const Command& step, const OnLogits& on_logits) {
     }
     const size_t rows = std::min<size_t>(kFullOutputsMax, outputs - first);
     RETURN_IF_ERROR(gather_logits(block, rows, until));
-    if (on_logits) on_logits(first, std::span(full_logits_).first(rows * vocabulary()));
+    if (on_logits) on_logits(first, std::span(full_logits_).first(rows * output_rows()));
   }
   return Status::ok();
 }
@@ -348,7 +348,7 @@ Status RankInstance::gather_summaries(size_t rows, const Deadline& until) {
 Status RankInstance::gather_logits(size_t row, size_t rows, const Deadline& until) {
   const size_t ranks = plan_.ranks.size();
   const bool is_root = group_.rank() == 0;
-  if (is_root) full_logits_.resize(kFullOutputsMax * vocabulary());
+  if (is_root) full_logits_.resize(kFullOutputsMax * output_rows());
   const std::span<const float> first = decoder_->logits(row);
   // Rows of a rank lie one after another.
   const std::span<const float> mine(first.data(), rows * first.size());
@@ -370,7 +370,7 @@ Status RankInstance::gather_logits(size_t row, size_t rows, const Deadline& unti
   for (const plan::RankPlan& rank : plan_.ranks) {
     const size_t bytes = rank.vocabulary.size() * sizeof(float);
     for (size_t i = 0; i < rows; ++i, from += bytes) {
-      std::memcpy(&full_logits_[i * vocabulary() + rank.vocabulary.begin], from, bytes);
+      std::memcpy(&full_logits_[i * output_rows() + rank.vocabulary.begin], from, bytes);
     }
   }
   return Status::ok();

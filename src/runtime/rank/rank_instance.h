@@ -61,9 +61,9 @@ class RankInstance {
 
   const KvCache& cache() const { return *cache_; }
   const std::vector<RankReport>& reports() const { return reports_; }  // rank 0: by rank
-  size_t vocabulary() const { return model_.config.vocab; }
+  size_t output_rows() const { return model_.config.vocab; }
   // Ids that may be chosen: those below this.
-  size_t token_count() const { return options_.tokens != 0 ? options_.tokens : vocabulary(); }
+  size_t token_count() const { return options_.tokens != 0 ? options_.tokens : output_rows(); }
 
  private:
   RankInstance(const model::Model& model, const plan::Plan& plan, collective::Group& group,
