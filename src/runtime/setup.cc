@@ -9,7 +9,7 @@ namespace shoal::runtime {
 namespace {
 
 constexpr uint32_t kMagic = 0x5553'4853;  // "SHSU"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr size_t kPathBytesMax = 4096;
 
 }  // namespace

@@ -149,7 +149,7 @@ TEST(SummaryCodec, ComesBackAsItWasAndRefusesTheRest) {
 TEST(RankReport, ComesBackAsItWasWithALongMessageCut) {
   RankReport report;
   report.status = Status::node(std::string(2000, 'x'));
-  report.fingerprint = 5;
+  report.fingerprint = {.settings = 1, .tensors = 2, .weights = 3, .layout = 4};
   report.weight_bytes = 6;
   report.kv_bytes = 7;
   const auto bytes = encode_report(report);
@@ -158,6 +158,7 @@ TEST(RankReport, ComesBackAsItWasWithALongMessageCut) {
   ASSERT_TRUE(back.is_ok());
   EXPECT_EQ(back->status.code(), StatusCode::kNode);
   EXPECT_LT(back->status.message().size(), kReportBytes);
+  EXPECT_EQ(back->fingerprint, report.fingerprint);
   EXPECT_EQ(back->kv_bytes, 7U);
   EXPECT_EQ(decode_report(std::vector<std::byte>(kReportBytes)).status().code(),
             StatusCode::kGroup);

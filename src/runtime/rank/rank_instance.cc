@@ -105,31 +105,10 @@ Status RankInstance::create_cache() {
   return Status::ok();
 }
 
-// What must agree for ranks to compute one model together.
-uint64_t RankInstance::fingerprint() const {
-  Fingerprint print;
-  const model::ModelConfig& config = model_.config;
-  print.add(config.hidden).add(config.vocab).add(model_.file->tensor_bytes());
-  for (const model::LayerSpec& spec : config.layers) {
-    print.add(spec.heads).add(spec.kv_heads).add(spec.head_dim).add(spec.ffn);
-  }
-  for (const plan::RankPlan& rank : plan_.ranks) {
-    print.add(rank.vocabulary.begin).add(rank.vocabulary.end);
-    for (const plan::LayerShard& shard : rank.layers) {
-      print.add(shard.q_heads.begin).add(shard.q_heads.end);
-      print.add(shard.ffn.begin).add(shard.ffn.end);
-    }
-  }
-  print.add(plan_.context).add(static_cast<uint64_t>(plan_.kv_type));
-  print.add(static_cast<uint64_t>(options_.exact));
-  print.add(options_.prefill_chunk).add(options_.sessions_max).add(token_count());
-  return print.value();
-}
-
 Status RankInstance::exchange_reports(Status loaded) {
   RankReport mine;
   mine.status = std::move(loaded);
-  mine.fingerprint = fingerprint();
+  mine.fingerprint = fingerprint_of(model_, plan_, options_);
   if (mine.status.is_ok()) {
     mine.weight_bytes = weights_->bytes;
     mine.kv_bytes = cache_->bytes();
@@ -151,7 +130,8 @@ Status RankInstance::exchange_reports(Status loaded) {
         std::span(all).subspan(static_cast<size_t>(rank) * kReportBytes, kReportBytes);
     auto report = decode_report(part);
     if (report.is_ok() && report->status.is_ok() && report->fingerprint != mine.fingerprint) {
-      report = Status::group("it holds another model, plan or options than rank 0");
+      report = Status::group(fmt::format("it holds {} than rank 0",
+                                         difference(report->fingerprint, mine.fingerprint)));
     }
     const Status status = report.is_ok() ? report->status : report.status();
     if (failure.is_ok() && !status.is_ok()) {

@@ -72,7 +72,6 @@ class RankInstance {
   Status load();
   Status create_cache();
   Status exchange_reports(Status loaded);
-  uint64_t fingerprint() const;
   CommandLimits limits() const;
   Deadline deadline(Nanoseconds from_now) const;
 

@@ -8,7 +8,7 @@ namespace shoal::runtime {
 namespace {
 
 constexpr uint32_t kMagic = 0x5253'4853;  // "SHSR"
-constexpr size_t kMessageBytesMax = kReportBytes - 40;
+constexpr size_t kMessageBytesMax = kReportBytes - 64;
 
 }  // namespace
 
@@ -16,7 +16,10 @@ std::vector<std::byte> encode_report(const RankReport& report) {
   ByteWriter writer;
   writer.write(kMagic);
   writer.write(static_cast<uint32_t>(report.status.code()));
-  writer.write(report.fingerprint);
+  writer.write(report.fingerprint.settings);
+  writer.write(report.fingerprint.tensors);
+  writer.write(report.fingerprint.weights);
+  writer.write(report.fingerprint.layout);
   writer.write(report.weight_bytes);
   writer.write(report.kv_bytes);
   writer.write_string(std::string_view(report.status.message()).substr(0, kMessageBytesMax));
@@ -31,7 +34,10 @@ Result<RankReport> decode_report(std::span<const std::byte> bytes) {
     RankReport report;
     ASSIGN_OR_RETURN(const uint32_t magic, reader.read<uint32_t>());
     ASSIGN_OR_RETURN(const uint32_t code, reader.read<uint32_t>());
-    ASSIGN_OR_RETURN(report.fingerprint, reader.read<uint64_t>());
+    ASSIGN_OR_RETURN(report.fingerprint.settings, reader.read<uint64_t>());
+    ASSIGN_OR_RETURN(report.fingerprint.tensors, reader.read<uint64_t>());
+    ASSIGN_OR_RETURN(report.fingerprint.weights, reader.read<uint64_t>());
+    ASSIGN_OR_RETURN(report.fingerprint.layout, reader.read<uint64_t>());
     ASSIGN_OR_RETURN(report.weight_bytes, reader.read<uint64_t>());
     ASSIGN_OR_RETURN(report.kv_bytes, reader.read<uint64_t>());
     ASSIGN_OR_RETURN(const std::string_view message, reader.read_string(kMessageBytesMax));
@@ -44,13 +50,6 @@ Result<RankReport> decode_report(std::span<const std::byte> bytes) {
   auto report = read();
   if (!report.is_ok()) return Status::group("it sent no load report");
   return report;
-}
-
-Fingerprint& Fingerprint::add(uint64_t value) {
-  for (int byte = 0; byte < 8; ++byte) {
-    state_ = (state_ ^ ((value >> (8 * byte)) & 0xFF)) * 0x100000001b3;
-  }
-  return *this;
 }
 
 }  // namespace shoal::runtime
