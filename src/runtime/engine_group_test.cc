@@ -11,19 +11,23 @@
 #include "runtime/follower.h"
 #include "runtime/rank/rank_instance.h"
 #include "runtime/testing/local_cluster.h"
+#include "runtime/testing/requests.h"
 #include "runtime/testing/test_model.h"
 
 namespace shoal::runtime {
 namespace {
 
 using testing::all_logits;
+using testing::answer;
 using testing::ClusterOptions;
 using ::testing::HasSubstr;
 using testing::LocalCluster;
 using testing::max_difference;
 using testing::max_size;
+using testing::must;
 using testing::RandomModel;
 using testing::some_tokens;
+using testing::try_answer;
 
 struct Layout {
   uint32_t ranks = 1;
@@ -39,21 +43,6 @@ ClusterOptions options_for(const Layout& layout, bool exact) {
   options.weights = layout.weights;
   options.engine.exact = exact;
   return options;
-}
-
-template <typename T>
-T must(Result<T> result) {
-  CHECK_MSG(result.is_ok(), result.status().message().c_str());
-  return std::move(result).value();
-}
-
-Result<GenerateResult> answer(Engine& engine, std::vector<TokenId> prompt,
-                              GenerateRequest request) {
-  ASSIGN_OR_RETURN(request.session, engine.open_session());
-  request.prompt = prompt;
-  ASSIGN_OR_RETURN(GenerateResult result, engine.generate(request));
-  RETURN_IF_ERROR(engine.close_session(request.session));
-  return result;
 }
 
 class EngineGroupTest : public ::testing::Test {
@@ -142,8 +131,8 @@ TEST_F(EngineGroupTest, AnswersAreThoseOfOneRankWhateverTheSampler) {
     request.sampling = samplers[i];
     request.sampling.seed = 100 + i;
     request.tokens_max = 30;
-    EXPECT_EQ(must(answer(three.engine(), prompt, request)).tokens,
-              must(answer(one.engine(), prompt, request)).tokens)
+    EXPECT_EQ(answer(three.engine(), prompt, request).tokens,
+              answer(one.engine(), prompt, request).tokens)
         << "sampler " << i;
   }
   const EngineStats stats = three.engine().stats();
@@ -170,11 +159,11 @@ TEST_F(EngineGroupTest, PaddingOfTheOutputHeadIsNeverChosen) {
       ClusterOptions options = options_for(layout, /*exact=*/true);
       options.engine.tokens = tokens;
       LocalCluster cluster(*model, options);
-      const GenerateResult result = must(answer(cluster.engine(), prompt, request));
+      const GenerateResult result = answer(cluster.engine(), prompt, request);
       EXPECT_THAT(result.tokens, ::testing::Each(::testing::Lt(static_cast<TokenId>(tokens))));
       if (expected.empty()) expected = result.tokens;
       EXPECT_EQ(result.tokens, expected);
-      EXPECT_FALSE(answer(cluster.engine(), {static_cast<TokenId>(tokens)}, request).is_ok());
+      EXPECT_FALSE(try_answer(cluster.engine(), {static_cast<TokenId>(tokens)}, request).is_ok());
     }
   }
 }
@@ -208,7 +197,7 @@ TEST_F(EngineGroupTest, BetweenCommandsNoRankUsesTheCpu) {
   LocalCluster cluster(*model, options);
   GenerateRequest request;
   request.tokens_max = 5;
-  ASSERT_TRUE(answer(cluster.engine(), some_tokens(10, 200), request).is_ok());
+  ASSERT_TRUE(try_answer(cluster.engine(), some_tokens(10, 200), request).is_ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // whatever spins gives up
   const std::clock_t before = std::clock();
   std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -240,7 +229,7 @@ TEST_F(EngineGroupTest, AFollowerThatLeavesInTheMiddleOfAnAnswerIsNamedAtOnce) {
     GenerateRequest request;
     request.tokens_max = 100;
     const auto start = std::chrono::steady_clock::now();
-    const auto result = answer(cluster.engine(), some_tokens(10, 200), request);
+    const auto result = try_answer(cluster.engine(), some_tokens(10, 200), request);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     ASSERT_FALSE(result.is_ok());
     EXPECT_EQ(result.status().code(), StatusCode::kGroup);
@@ -262,7 +251,7 @@ TEST_F(EngineGroupTest, AFollowerThatHangsIsEndedByTheStepDeadline) {
   LocalCluster cluster(*model, options);
   GenerateRequest request;
   request.tokens_max = 100;
-  const auto result = answer(cluster.engine(), some_tokens(10, 200), request);
+  const auto result = try_answer(cluster.engine(), some_tokens(10, 200), request);
   EXPECT_EQ(result.status().code(), StatusCode::kGroup);
   EXPECT_THAT(result.status().message(), HasSubstr("node-1"));
 }

@@ -9,16 +9,20 @@
 
 #include "runtime/stop_matcher.h"
 #include "runtime/testing/local_cluster.h"
+#include "runtime/testing/requests.h"
 #include "runtime/testing/test_model.h"
 
 namespace shoal::runtime {
 namespace {
 
 using testing::all_logits;
+using testing::answer;
 using testing::ClusterOptions;
+using testing::greedy;
 using ::testing::HasSubstr;
 using testing::LocalCluster;
 using testing::max_difference;
+using testing::must;
 using testing::RandomModel;
 using testing::some_tokens;
 
@@ -26,28 +30,6 @@ ClusterOptions exact() {
   ClusterOptions options;
   options.engine.exact = true;
   return options;
-}
-
-template <typename T>
-T must(Result<T> result) {
-  CHECK_MSG(result.is_ok(), result.status().message().c_str());
-  return std::move(result).value();
-}
-
-// One answer in a session of its own.
-GenerateResult answer(Engine& engine, const std::vector<TokenId>& prompt, GenerateRequest request) {
-  request.session = must(engine.open_session());
-  request.prompt = prompt;
-  GenerateResult result = must(engine.generate(request));
-  EXPECT_TRUE(engine.close_session(request.session).is_ok());
-  return result;
-}
-
-GenerateRequest greedy(uint32_t tokens_max) {
-  GenerateRequest request;
-  request.sampling.temperature = 0;
-  request.tokens_max = tokens_max;
-  return request;
 }
 
 class GoldenTest : public ::testing::TestWithParam<std::string> {};

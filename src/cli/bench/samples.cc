@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace shoal::cli {
 
@@ -10,6 +11,11 @@ double Samples::quantile(double share) const {
   std::vector<double> sorted = values_;
   std::sort(sorted.begin(), sorted.end());
   return sorted[static_cast<size_t>(std::llround(share * static_cast<double>(sorted.size() - 1)))];
+}
+
+double Samples::mean() const {
+  if (values_.empty()) return 0;
+  return std::accumulate(values_.begin(), values_.end(), 0.0) / static_cast<double>(size());
 }
 
 Json Samples::to_json() const {

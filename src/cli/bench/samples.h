@@ -18,6 +18,7 @@ class Samples {
   // share in [0, 1], by the nearest sample; 0 without samples.
   double quantile(double share) const;
   double median() const { return quantile(0.5); }
+  double mean() const;
   // {"median", "p10", "p90", "p99"}
   Json to_json() const;
 

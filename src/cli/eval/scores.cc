@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/check.h"
 
@@ -48,7 +47,7 @@ Status Scores::compare(std::span<const float> logits, const Reference::Position&
     const double model_rest = std::max(1 - model_mass, 1e-12);
     divergence += reference_rest * std::log(reference_rest / model_rest);
   }
-  divergences_.push_back(divergence);
+  divergences_.add(divergence);
   const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
   if (best == reference.ids[0]) ++same_best_;
   return Status::ok();
@@ -59,18 +58,13 @@ double Scores::perplexity() const {
 }
 
 std::optional<Divergence> Scores::divergence() const {
-  if (divergences_.empty()) return std::nullopt;
-  std::vector<double> sorted = divergences_;
-  std::sort(sorted.begin(), sorted.end());
-  const auto count = static_cast<double>(sorted.size());
-  const auto quantile = [&](double share) {
-    return sorted[static_cast<size_t>(std::llround(share * (count - 1)))];
-  };
-  return Divergence{.mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / count,
-                    .median = quantile(0.5),
-                    .p99 = quantile(0.99),
-                    .max = sorted.back(),
-                    .same_best = static_cast<double>(same_best_) / count};
+  if (divergences_.size() == 0) return std::nullopt;
+  return Divergence{
+      .mean = divergences_.mean(),
+      .median = divergences_.median(),
+      .p99 = divergences_.quantile(0.99),
+      .max = divergences_.quantile(1),
+      .same_best = static_cast<double>(same_best_) / static_cast<double>(divergences_.size())};
 }
 
 }  // namespace shoal::cli

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "base/status.h"
+#include "cli/bench/samples.h"
 #include "cli/eval/reference.h"
 
 namespace shoal::cli {
@@ -41,7 +41,7 @@ class Scores {
   double negative_log_sum_ = 0;
   double log_sum_exp_ = 0;  // of the last position
   size_t same_best_ = 0;
-  std::vector<double> divergences_;
+  Samples divergences_;
 };
 
 }  // namespace shoal::cli

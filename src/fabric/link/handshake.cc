@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/bytes.h"
+#include "fabric/link/printable.h"
 
 namespace shoal::fabric {
 namespace {
@@ -34,13 +35,8 @@ void write_text(ByteWriter& writer, std::string_view text, size_t bytes) {
 
 // A field of write_text as printable ASCII: foreign text goes to logs and terminals.
 std::string read_text(std::span<const std::byte> field) {
-  std::string text;
-  for (const std::byte byte : field) {
-    const char c = static_cast<char>(byte);
-    if (c == '\0') break;
-    text += c >= ' ' && c <= '~' ? c : '?';
-  }
-  return text;
+  const std::string_view text = text_of(field);
+  return printable(text.substr(0, text.find('\0')));
 }
 
 std::string version_text(const ProtocolVersion& version, std::string_view build) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "fabric/link/printable.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
@@ -75,9 +76,7 @@ Result<JoinInfo> read_join_info(std::span<const std::byte> bytes) {
   setup.fabric.liveness.beat_interval = Nanoseconds(beat_ns);
   for (int rank = 0; rank < setup.size; ++rank) {
     ASSIGN_OR_RETURN(const std::string_view name, reader.read_string(kNameBytesMax));
-    std::string printable;
-    for (const char c : name) printable += c >= ' ' && c <= '~' ? c : '?';
-    info.node_names.push_back(std::move(printable));
+    info.node_names.push_back(printable(name));
   }
   if (reader.left() != 0) return Status::group("sent too long a message");
   setup.node_name = info.node_names[static_cast<size_t>(setup.rank)];

@@ -13,6 +13,8 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/os/thread.h"
+#include "fabric/link/printable.h"
+#include "fabric/link/socket_errors.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
@@ -27,15 +29,6 @@ constexpr int kSuspicionBeats = 5;
 
 // Ranks join one after another: the first beat of a peer may take so many times longer.
 constexpr int kFirstBeatPatience = 8;
-
-std::string printable(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    const char c = static_cast<char>(byte);
-    text += c >= ' ' && c <= '~' ? c : '?';
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -74,7 +67,7 @@ Result<std::optional<LivenessFrame>> LivenessParser::next() {
   LivenessFrame frame{.type = static_cast<LivenessFrameType>(type)};
   if (is_failed) {
     frame.culprit = *reader.read<uint32_t>();
-    frame.text = printable(*reader.read_bytes(bytes - 4));
+    frame.text = printable(text_of(*reader.read_bytes(bytes - 4)));
   }
   buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<ptrdiff_t>(reader.position()));
   return std::optional<LivenessFrame>(std::move(frame));
@@ -179,7 +172,7 @@ void LivenessMonitor::read_peer(Watched& peer) {
   // Bounded, so that a peer that floods us does not keep us from the others.
   for (int round = 0; round < 16 && peer.is_open; ++round) {
     const ssize_t done = recv(peer.peer.socket.get(), buffer.data(), peer.parser.room(), 0);
-    if (done < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (done < 0 && is_would_block(errno)) return;
     if (done <= 0) {
       peer.is_open = false;
       peer.is_closed = true;

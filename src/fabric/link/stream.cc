@@ -11,12 +11,10 @@
 #include <cstring>
 #include <system_error>
 
+#include "fabric/link/socket_errors.h"
+
 namespace shoal::fabric {
 namespace {
-
-std::string errno_text(int error) { return std::generic_category().message(error); }
-
-bool is_would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 constexpr size_t kDescriptorsMax = 16;
 

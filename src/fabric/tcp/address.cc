@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/os/thread.h"
+#include "fabric/link/socket_errors.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
@@ -30,8 +31,6 @@ constexpr int kKeepIdleSeconds = 2;
 constexpr int kKeepIntervalSeconds = 1;
 constexpr int kKeepCount = 3;
 constexpr int kBacklog = 128;
-
-std::string errno_text(int error) { return std::generic_category().message(error); }
 
 Result<uint16_t> parse_port(std::string_view text, std::string_view whole) {
   uint32_t port = 0;

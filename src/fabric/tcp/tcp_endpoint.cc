@@ -13,6 +13,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "fabric/link/socket_errors.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
@@ -23,8 +24,6 @@ constexpr size_t kPartsMax = 16;
 
 // How long a closing endpoint waits for what it has sent to be acknowledged.
 constexpr Nanoseconds kLinger = std::chrono::milliseconds(200);
-
-bool is_would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 std::span<std::byte, kSlotHeaderBytes> header_of(std::byte* buffer) {
   return std::span<std::byte, kSlotHeaderBytes>(buffer, kSlotHeaderBytes);

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "fabric/link/printable.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
@@ -277,7 +278,7 @@ Result<std::vector<GroupTableRow>> read_group_table(std::span<const std::byte> b
   std::vector<GroupTableRow> rows(static_cast<size_t>(size));
   for (GroupTableRow& row : rows) {
     ASSIGN_OR_RETURN(const std::string_view name, reader.read_string(kNameBytesMax));
-    for (const char c : name) row.node_name += c >= ' ' && c <= '~' ? c : '?';
+    row.node_name = printable(name);
     ASSIGN_OR_RETURN(row.family, reader.read<uint32_t>());
     ASSIGN_OR_RETURN(const auto address, reader.read_bytes(row.address.size()));
     std::ranges::copy(address, row.address.begin());

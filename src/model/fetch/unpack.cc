@@ -13,6 +13,7 @@
 
 #include "base/unique_fd.h"
 #include "model/fetch/sha256.h"
+#include "model/write_all.h"
 
 namespace shoal::model {
 namespace {
@@ -44,21 +45,6 @@ Status find_member(const UnpackRequest& request, archive* a) {
   return Status::request(fmt::format("{}: holds no {}", request.archive, request.member));
 }
 
-Status write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == ENOSPC) {
-      return Status::request(path +
-                             ": the disk is full: free some space, or set SHOAL_CACHE to a "
-                             "folder on another disk");
-    }
-    if (written < 0) return Status::from_errno("cannot write " + path, errno);
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return Status::ok();
-}
-
 Status copy_member(const UnpackRequest& request, archive* a, int fd) {
   std::vector<std::byte> buffer(kReadBytes);
   Sha256 hash;
@@ -71,7 +57,12 @@ Status copy_member(const UnpackRequest& request, archive* a, int fd) {
     total += piece.size();
     if (total > request.bytes) break;
     hash.update(piece);
-    RETURN_IF_ERROR(write_all(fd, piece, request.target));
+    const Status written = write_all(fd, piece, request.target);
+    if (written.code() == StatusCode::kRequest) {
+      return Status::request(written.message() +
+                             ", or set SHOAL_CACHE to a folder on another disk");
+    }
+    RETURN_IF_ERROR(written);
     if (request.on_progress) request.on_progress(total);
   }
   if (total != request.bytes) {

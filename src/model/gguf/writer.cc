@@ -9,21 +9,12 @@
 #include "base/check.h"
 #include "base/unique_fd.h"
 #include "model/storage_type.h"
+#include "model/write_all.h"
 
 namespace shoal::model {
 namespace {
 
 constexpr uint32_t kVersion = 3;
-
-Status write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Status::from_errno("cannot write " + path, errno);
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return Status::ok();
-}
 
 }  // namespace
 
