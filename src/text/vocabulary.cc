@@ -40,6 +40,16 @@ Status check_entries(const Vocabulary& vocabulary) {
           fmt::format("tokenizer.ggml.token_type[{}] is {}, expected 1 to 6", id, type));
     }
   }
+  // A gpt2 token has no space in it: the byte alphabet writes one as another character.
+  for (size_t rank = 0; vocabulary.model == "gpt2" && rank < vocabulary.merges.size(); ++rank) {
+    const std::string& merge = vocabulary.merges[rank];
+    const size_t space = merge.find(' ');
+    if (space == std::string::npos || space == 0 || space + 1 == merge.size()) {
+      return Status::request(fmt::format(
+          "tokenizer.ggml.merges[{}] has {} bytes without a space between them, expected two parts",
+          rank, merge.size()));
+    }
+  }
   for (size_t id = 0; id < vocabulary.scores.size(); ++id) {
     if (std::isnan(vocabulary.scores[id])) {
       return Status::request(fmt::format("tokenizer.ggml.scores[{}] is not a number", id));

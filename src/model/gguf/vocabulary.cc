@@ -11,6 +11,8 @@ namespace shoal::model {
 namespace {
 
 constexpr std::string_view kPrefix = "tokenizer.ggml.";
+// A special token that the model does not have, in files that write the key all the same.
+constexpr int64_t kNoToken = 0xFFFFFFFF;
 
 class Reader {
  public:
@@ -110,7 +112,7 @@ class Reader {
     if (value == nullptr) return Status::ok();
     const auto id = is_integer_type(value->type) ? value->integer() : std::nullopt;
     if (!id) return refuse(name, *value, "u32");
-    out = id;
+    if (*id != kNoToken) out = id;
     return Status::ok();
   }
 

@@ -111,15 +111,34 @@ TEST(ModelCases, C08_special_ids_outside_of_the_vocabulary_are_refused) {
   expect_refused(text.read(), {"tokenizer.ggml.eos_token_id", "string"});
 }
 
+TEST(ModelCases, C08_all_ones_is_a_special_token_that_the_model_lacks) {
+  Keys keys;
+  keys.others["bos_token_id"] = [](GgufWriter& writer, const std::string& key) {
+    writer.add_u32(key, 0xFFFFFFFF);
+  };
+  keys.others["eos_token_id"] = [](GgufWriter& writer, const std::string& key) {
+    writer.add_u32(key, 2);
+  };
+  const auto source = keys.read();
+  ASSERT_TRUE(source.is_ok()) << source.status().message();
+  EXPECT_EQ(source->vocabulary->bos, std::nullopt);
+  EXPECT_EQ(source->vocabulary->eos, 2);
+  Keys one_less;
+  one_less.others["bos_token_id"] = [](GgufWriter& writer, const std::string& key) {
+    writer.add_u32(key, 0xFFFFFFFE);
+  };
+  expect_refused(one_less.read(), {"tokenizer.ggml.bos_token_id", "4294967294"});
+}
+
 TEST(ModelCases, C08_merges_must_be_there_and_have_two_parts) {
   Keys without;
   without.has_merges = false;
   expect_refused(without.read(), {"tokenizer.ggml.merges"});
-  Keys single;
-  single.merges = {"ab"};
-  const auto source = single.read();
-  ASSERT_TRUE(source.is_ok()) << source.status().message();  // found when the tokenizer is built
-  expect_refused(text::Tokenizer::from_vocabulary(*source->vocabulary), {"tokenizer.ggml.merges"});
+  for (const char* merge : {"ab", "", " ", "a ", " b"}) {
+    Keys single;
+    single.merges = {"a b", merge};
+    expect_refused(single.read(), {"vocab.gguf", "tokenizer.ggml.merges[1]", "two parts"});
+  }
 }
 
 TEST(ModelCases, C08_arrays_of_the_wrong_kind_are_refused) {
