@@ -36,9 +36,9 @@ Status follow(fabric::Fabric& fabric) {
 Result<int> run_node() {
   ignore_interrupts();
   silence_group_log();
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<fabric::Fabric> fabric,
-      fabric::join_local_group(UniqueFd(fabric::kJoinFd), Deadline::after(kJoinDeadline)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
+                   fabric::join_local_group(UniqueFd(fabric::kJoinFd),
+                                            Deadline::after(kJoinDeadline), build_name()));
   init_logging(fmt::format("rank {}", fabric->rank()));
   silence_group_log();
   const Status status = follow(*fabric);

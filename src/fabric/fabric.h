@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "fabric/endpoint.h"
@@ -30,9 +31,6 @@ std::string_view link_kind_name(LinkKind kind);
 // "shm" or "tcp"; kRequest otherwise.
 Result<LinkKind> parse_link_kind(std::string_view name);
 
-// Limits: ranks of one group.
-inline constexpr int kGroupSizeMax = 64;
-
 // How a peer's death is noticed.
 struct LivenessOptions {
   Nanoseconds beat_interval{std::chrono::milliseconds(100)};
@@ -42,7 +40,8 @@ struct LivenessOptions {
 struct FabricOptions {
   SlotClass slots;
   LivenessOptions liveness;
-  int threads_per_rank = 1;  // compute threads, to choose between spinning and yielding
+  int threads_per_rank = 1;       // compute threads, to choose between spinning and yielding
+  std::string build = "unknown";  // what this program calls itself where versions do not fit
 };
 
 class Fabric {

@@ -24,6 +24,7 @@ HandshakeConfig make_handshake_config(const GroupSetup& setup, HandshakeRole rol
   HandshakeConfig config;
   config.role = role;
   config.secret = setup.secret;
+  config.build = setup.fabric.build;
   config.version = setup.version;
   config.self.epoch = setup.epoch;
   config.self.rank = static_cast<uint32_t>(setup.rank);

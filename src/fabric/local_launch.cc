@@ -286,11 +286,13 @@ Result<std::unique_ptr<Fabric>> join_with(int socket, JoinInfo info, const Deadl
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> join_local_group(UniqueFd join_socket, const Deadline& deadline) {
+Result<std::unique_ptr<Fabric>> join_local_group(UniqueFd join_socket, const Deadline& deadline,
+                                                 std::string build) {
   const int socket = join_socket.get();
   RETURN_IF_ERROR(set_non_blocking(socket).with_context("this is no node of a local group"));
   Result<JoinInfo> info = receive_join_info(socket, deadline);
   if (!info.is_ok()) return info.status().with_context("the launching node");
+  info->setup.fabric.build = std::move(build);
   ASSIGN_OR_RETURN(auto fabric, join_with(socket, std::move(*info), deadline));
   fabric->keep_open(std::move(join_socket));
   return fabric;

@@ -13,8 +13,9 @@ namespace {
 
 // More tokens than the embedding has rows would be looked up past its end.
 Status check_vocabulary_fits(const Model& model) {
-  if (!model.tokenizer.vocabulary) return Status::ok();
-  const size_t tokens = model.tokenizer.vocabulary->tokens.size();
+  const MetadataValue* value = model.file->metadata().find("tokenizer.ggml.tokens");
+  if (value == nullptr || value->array() == nullptr) return Status::ok();
+  const uint64_t tokens = value->array()->size();
   if (tokens <= model.config.vocab) return Status::ok();
   return Status::request(
       fmt::format("{}: the key 'tokenizer.ggml.tokens' has {} tokens, the embedding only {} rows",
@@ -81,8 +82,6 @@ Result<std::unique_ptr<Model>> load_model(const std::string& path) {
   ASSIGN_OR_RETURN(model->file, open_model(path));
   ASSIGN_OR_RETURN(model->config, read_config(*model->file));
   ASSIGN_OR_RETURN(model->tensors, resolve_tensors(*model->file, model->config));
-  ASSIGN_OR_RETURN(model->tokenizer, read_tokenizer_source(*model->file));
-  ASSIGN_OR_RETURN(model->chat_template, read_chat_template(*model->file));
   RETURN_IF_ERROR(check_vocabulary_fits(*model));
   return model;
 }

@@ -1,9 +1,9 @@
-// Model: a file, its config, its tensors by role, and what the tokenizer is made from.
+// Model: a file, its config and its tensors by role; and what its tokenizer is made from.
 //
 // load_model() is the whole way from a path to something that an engine can run; it reads headers
-// and small tables only. Every tensor in ModelTensors has the shape that the config asks for and a
-// type that the kernels know. Ownership: pointers and spans live as long as the Model.
-// Thread rule: immutable after loading.
+// and small tables only, the vocabulary not among them: most ranks need none. Every tensor in
+// ModelTensors has the shape that the config asks for and a type that the kernels know. Ownership:
+// pointers and spans live as long as the Model. Thread rule: immutable after loading.
 #pragma once
 
 #include <memory>
@@ -56,10 +56,6 @@ struct Model {
   std::unique_ptr<ModelFile> file;
   ModelConfig config;
   ModelTensors tensors;
-  TokenizerSource tokenizer;
-  // GGUF: the model's own Jinja template; empty where it has none. A safetensors folder's template
-  // comes with its tokenizer (text::load_tokenizer_folder).
-  std::string chat_template;
 };
 
 // kRequest naming the file and the key or tensor that is missing, odd or not supported.
@@ -74,7 +70,11 @@ tensor::MatrixView matrix_view(const TensorInfo& tensor);
 // Fills everything, rope.frequency_divisors (rope_freqs.weight) too.
 Result<ModelConfig> read_config(const ModelFile& file);
 Result<ModelTensors> resolve_tensors(const ModelFile& file, const ModelConfig& config);
+
+// For whoever turns text into tokens.
 Result<TokenizerSource> read_tokenizer_source(const ModelFile& file);
+// GGUF: the model's own Jinja template; empty where it has none. A safetensors folder's template
+// comes with its tokenizer (text::load_tokenizer_folder).
 Result<std::string> read_chat_template(const ModelFile& file);
 
 }  // namespace shoal::model

@@ -22,7 +22,7 @@ inline constexpr int64_t kHeadsMax = 1 << 16;
 inline constexpr int64_t kHeadDimMax = 1 << 16;
 inline constexpr int64_t kFfnMax = 1 << 24;
 inline constexpr int64_t kVocabMax = 1 << 24;
-inline constexpr int64_t kContextMax = (int64_t{1} << 31) - 1;
+inline constexpr int64_t kContextMax = 1 << 24;  // of models and of plans
 
 enum class AttentionKind { kGroupedQuery };
 enum class FeedForwardKind { kGatedDense };

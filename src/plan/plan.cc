@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/limits.h"
 #include "plan/apportion.h"
 
 namespace shoal::plan {
@@ -81,13 +82,14 @@ Status check_weights(const PlanRequest& request) {
 }
 
 Status check_request(const model::ModelConfig& config, const PlanRequest& request) {
-  if (request.ranks == 0 || request.ranks > kRanksMax) {
-    return Status::request(fmt::format("{} nodes: must be from 1 to {}", request.ranks, kRanksMax));
+  if (request.ranks == 0 || request.ranks > kGroupSizeMax) {
+    return Status::request(
+        fmt::format("{} nodes: must be from 1 to {}", request.ranks, kGroupSizeMax));
   }
   RETURN_IF_ERROR(check_weights(request));
-  if (request.context > kContextMax) {
+  if (request.context > model::kContextMax) {
     return Status::request(fmt::format("a context of {} tokens: at most {} are allowed",
-                                       request.context, kContextMax));
+                                       request.context, model::kContextMax));
   }
   uint64_t ranks_max = config.vocab;
   for (const model::LayerSpec& layer : config.layers) {
@@ -195,7 +197,7 @@ Result<std::vector<double>> parse_split(std::string_view text) {
     const auto [next, error] = std::from_chars(at, end, weight);
     const bool is_last = next == end;
     if (error != std::errc() || !(weight > 0) || !std::isfinite(weight) ||
-        (!is_last && *next != ',') || weights.size() >= kRanksMax) {
+        (!is_last && *next != ',') || weights.size() >= kGroupSizeMax) {
       return Status::request(fmt::format(
           "\"{}\" is no split: give one number above 0 for each node, such as 3,1", text));
     }

@@ -19,9 +19,6 @@
 
 namespace shoal::plan {
 
-inline constexpr uint32_t kRanksMax = 1024;
-inline constexpr uint32_t kContextMax = 1U << 24;
-
 // [begin, end)
 struct Range {
   uint64_t begin = 0;

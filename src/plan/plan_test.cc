@@ -122,11 +122,12 @@ TEST(Plan, RefusesWhatCannotWorkAndSaysWhatCan) {
   EXPECT_THAT(message(plan_of(world, 10)),
               AllOf(HasSubstr("9 query heads"), HasSubstr("at most 9 nodes")));
   EXPECT_THAT(message(plan_of(world, 0)), HasSubstr("0 nodes"));
+  EXPECT_THAT(message(plan_of(world, 65)), HasSubstr("65 nodes: must be from 1 to 64"));
   EXPECT_THAT(message(plan_of(world, 2, {1, 2, 3})), HasSubstr("1,2,3 has 3 shares"));
   EXPECT_THAT(message(plan_of(world, 2, {1, 0})), HasSubstr("above 0"));
   EXPECT_THAT(message(plan_of(world, 2, {1, -1})), HasSubstr("above 0"));
   EXPECT_THAT(message(plan_of(world, 2, {1, 1e9})), HasSubstr("too far apart"));
-  EXPECT_THAT(message(plan_of(world, 1, {}, kContextMax + 1)), HasSubstr("context"));
+  EXPECT_THAT(message(plan_of(world, 1, {}, model::kContextMax + 1)), HasSubstr("context"));
 }
 
 TEST(Plan, SplitsAreParsedStrictly) {

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/limits.h"
 
 namespace shoal::runtime {
 namespace {
@@ -42,7 +43,7 @@ Result<Setup> decode_setup(std::span<const std::byte> bytes) {
   }
   ASSIGN_OR_RETURN(setup.plan.ranks, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t weights, reader.read<uint32_t>());
-  if (weights > plan::kRanksMax) return Status::request("too many shares");
+  if (weights > kGroupSizeMax) return Status::request("too many shares");
   for (uint32_t i = 0; i < weights; ++i) {
     ASSIGN_OR_RETURN(const double weight, reader.read<double>());
     setup.plan.weights.push_back(weight);

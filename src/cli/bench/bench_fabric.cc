@@ -168,6 +168,7 @@ Result<int> bench_fabric(const FabricBenchOptions& options, Console& console) {
   launch.size = options.nodes;
   ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options.link));
   ASSIGN_OR_RETURN(const std::string executable, own_executable());
+  launch.fabric.build = build_name();
   launch.child_command = {executable, "bench", "fabric-node", fmt::format("{}", options.rounds)};
   ASSIGN_OR_RETURN(const std::unique_ptr<fabric::LocalGroup> group,
                    fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline)));
@@ -188,9 +189,9 @@ Result<int> bench_fabric(const FabricBenchOptions& options, Console& console) {
 Result<int> fabric_node(uint32_t rounds) {
   ignore_interrupts();
   silence_group_log();
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<fabric::Fabric> fabric,
-      fabric::join_local_group(UniqueFd(fabric::kJoinFd), Deadline::after(kJoinDeadline)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
+                   fabric::join_local_group(UniqueFd(fabric::kJoinFd),
+                                            Deadline::after(kJoinDeadline), build_name()));
   const auto figures = FabricBench(*fabric, rounds).run();
   return figures.is_ok() ? 0 : kExitFailed;
 }
@@ -209,7 +210,7 @@ void add_bench_fabric(Program& program, CLI::App& bench) {
       ->type_name("{shm,tcp}")
       ->capture_default_str();
   command.add_option("--nodes", options->nodes, "Node processes")
-      ->check(CLI::Range(2, fabric::kGroupSizeMax))
+      ->check(CLI::Range(2, kGroupSizeMax))
       ->type_name("N")
       ->capture_default_str();
   command.add_option("--rounds", options->rounds, "Rounds of each small size")

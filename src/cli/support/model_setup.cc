@@ -9,7 +9,9 @@
 #include <climits>
 #include <cstdlib>
 
+#include "base/limits.h"
 #include "base/log.h"
+#include "build_info.h"
 #include "cli/support/format.h"
 #include "cli/support/machine.h"
 #include "cli/support/progress_bar.h"
@@ -60,7 +62,7 @@ void add_layout_options(CLI::App& command, ModelOptions* options) {
   command
       .add_option("--nodes", options->nodes,
                   "Nodes to lay the model over: this process and N-1 more on this machine")
-      ->check(CLI::Range(1, fabric::kGroupSizeMax))
+      ->check(CLI::Range(1, kGroupSizeMax))
       ->type_name("N")
       ->capture_default_str();
   command
@@ -155,6 +157,8 @@ void silence_group_log() {
   if (std::getenv("SHOAL_LOG") == nullptr) spdlog::set_level(spdlog::level::off);
 }
 
+std::string build_name() { return fmt::format("{} ({})", kBuildVersion, kBuildCommit); }
+
 Result<std::string> own_executable() {
   std::array<char, PATH_MAX> buffer{};
   const ssize_t length = readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
@@ -215,6 +219,7 @@ Status LoadedModel::start_nodes() {
     ASSIGN_OR_RETURN(const std::string executable, own_executable());
     launch.child_command = {executable, "node"};
     launch.exit_grace = kFailedGroupGrace;
+    launch.fabric.build = build_name();
     launch.fabric.threads_per_rank = static_cast<int>(threads_);
     ASSIGN_OR_RETURN(local_group_,
                      fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline)));

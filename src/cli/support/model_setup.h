@@ -103,6 +103,9 @@ class LoadedModel {
 // here on, unless SHOAL_LOG asks for it.
 void silence_group_log();
 
+// This build, for people: "0.1.0 (397a211)".
+std::string build_name();
+
 // The path of this program's own executable, to start nodes with.
 Result<std::string> own_executable();
 

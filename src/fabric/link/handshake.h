@@ -55,7 +55,7 @@ struct HandshakeConfig {
   HandshakeRole role = HandshakeRole::kInitiator;
   LinkSecret secret{};
   NodeIdentity self;
-  std::string build = "0.1.0";  // for people, never compared
+  std::string build = "unknown";  // for people, never compared; at most 40 bytes are told
   ProtocolVersion version;
   // What the other side must be; its own rank is checked where it is known.
   int expected_rank = -1;

@@ -22,6 +22,7 @@ HandshakeConfig config_of(HandshakeRole role, uint32_t rank, const std::string& 
   config.self.process_id = 1234;
   config.self.boot_id = "boot-" + name;
   config.self.node_name = name;
+  config.build = "0.1.0 (abc)";
   return config;
 }
 
@@ -103,7 +104,7 @@ TEST(Handshake, C67AnotherVersionIsRefusedOnBothSidesNamingBoth) {
       EXPECT_THAT(status.message(), HasSubstr("alpha has protocol"));
       EXPECT_THAT(status.message(), HasSubstr("beta has protocol"));
       EXPECT_THAT(status.message(), HasSubstr("build 9.9.9-debug"));
-      EXPECT_THAT(status.message(), HasSubstr("build 0.1.0"));
+      EXPECT_THAT(status.message(), HasSubstr("build 0.1.0 (abc)"));
       EXPECT_THAT(status.message(), HasSubstr("install the same Shoal on both"));
     }
   }

@@ -164,7 +164,7 @@ TEST(ReadConfig, a_llama_in_gguf_is_described) {
   EXPECT_EQ(tensors.output, tensors.token_embedding);
   EXPECT_EQ(tensors.layers[1].wk->name, "blk.1.attn_k.weight");
   EXPECT_EQ(tensors.layers[1].bq, nullptr);
-  EXPECT_EQ((*loaded)->chat_template, "{{ messages }}");
+  EXPECT_EQ(read_chat_template(*(*loaded)->file).value(), "{{ messages }}");
   const auto view = matrix_view(*tensors.layers[0].w_gate);
   EXPECT_EQ(view.rows, 40);
   EXPECT_EQ(view.cols, 24);
@@ -257,8 +257,10 @@ TEST(ReadConfig, a_llama_in_safetensors_is_described) {
   EXPECT_EQ(config.rope.factor, 8.0);
   EXPECT_EQ(config.rope.original_context, 16.0);
   EXPECT_TRUE(config.tied_embeddings);
-  EXPECT_FALSE((*loaded)->tokenizer.vocabulary.has_value());
-  EXPECT_FALSE((*loaded)->tokenizer.folder.empty());
+  const auto source = read_tokenizer_source(*(*loaded)->file);
+  ASSERT_TRUE(source.is_ok());
+  EXPECT_FALSE(source->vocabulary.has_value());
+  EXPECT_FALSE(source->folder.empty());
 }
 
 TEST(ReadConfig, settings_of_a_checkpoint_that_would_be_ignored_are_refused) {
