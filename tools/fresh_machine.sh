@@ -5,13 +5,12 @@
 #
 # The machine is debootstrap's minimal Debian: no compiler, no git, no certificates. Nothing of this
 # machine is shared with it but the network and what reaching the package registries takes here:
-# apt's sources, certificates, pip's configuration, the proxies' environment. It is deleted at the
-# end (--keep leaves it and says where). Needs root and debootstrap. The bare tree is kept for a
-# week as a tarball under ~/.cache/shoal.
+# apt's sources (SHOAL_DEBIAN_MIRROR names another mirror), certificates, pip's configuration, the
+# proxies' environment. It is deleted at the end (--keep leaves it and says where). Needs root and
+# debootstrap. The bare tree is kept for a week as a tarball under ~/.cache/shoal.
 set -euo pipefail
 
 readonly SUITE=bookworm
-readonly MIRROR=${SHOAL_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 readonly CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/shoal/fresh
 readonly HOST_CA=/etc/ssl/certs/ca-certificates.crt
 readonly MACHINE_CA=/etc/fresh-machine-ca.crt
@@ -47,12 +46,27 @@ clean_up() {
   exit "$code"
 }
 
+# The mirror that this machine's own apt uses; empty, and so debootstrap's choice, where it has none
+# of the release.
+mirror() {
+  if [[ -n ${SHOAL_DEBIAN_MIRROR:-} ]]; then
+    printf '%s' "$SHOAL_DEBIAN_MIRROR"
+  elif command -v apt-get >/dev/null; then
+    # shellcheck disable=SC2016  # apt-get fills these in
+    apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+      awk -v suite="$SUITE" '$1 == suite && !found { printf "%s", $2; found = 1 }'
+  fi
+}
+
 bare_tree() {
   local tarball=$CACHE/$SUITE.tar
   mkdir -p "$CACHE"
   if [[ -z $(find "$tarball" -mtime -7 2>/dev/null) ]]; then
     say "making a bare $SUITE (once a week)"
-    debootstrap --variant=minbase "$SUITE" "$root" "$MIRROR" >"$CACHE/debootstrap.log" 2>&1 || {
+    local from
+    from=$(mirror)
+    debootstrap --variant=minbase "$SUITE" "$root" ${from:+"$from"} \
+      >"$CACHE/debootstrap.log" 2>&1 || {
       tail -n 20 "$CACHE/debootstrap.log" >&2
       return 1
     }

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 import unittest
+import uuid
 from pathlib import Path
 
 SHOAL = os.environ.get("SHOAL", "build/release/shoal")
@@ -91,9 +92,65 @@ def is_alive(pid):
         return False
 
 
-def shared_memory():
-    """Names under /dev/shm, where a run must leave nothing."""
-    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+def processes():
+    """The ids of all processes, zombies left out."""
+    return [int(entry.name) for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and is_alive(int(entry.name))]
+
+
+class Footprint:
+    """What one run of the program holds: its processes, their memory without a name, their sockets.
+
+    Give `environment` to the run: its processes, also those that have lost their parent, are known
+    by a mark in it. look() while it runs, then left() once it ended.
+    """
+
+    MARK = "SHOAL_TEST_RUN"
+
+    def __init__(self):
+        self.mark = f"{self.MARK}={uuid.uuid4()}"
+        self.objects = {}
+
+    @property
+    def environment(self):
+        return dict([self.mark.split("=")])
+
+    def processes(self):
+        return [pid for pid in processes() if self.mark.encode() in self._environment_of(pid)]
+
+    def look(self):
+        """Remembers what the run holds now."""
+        for pid in self.processes():
+            self.objects.update(self._held_by(pid))
+        return self
+
+    def left(self):
+        """Processes of the run, and what was seen of it that anybody still holds, in words."""
+        found = [f"process {pid}" for pid in self.processes()]
+        for pid in processes():
+            found += [f"{name} in process {pid}" for key, name in self._held_by(pid).items()
+                      if key in self.objects]
+        return found
+
+    @staticmethod
+    def _environment_of(pid):
+        try:
+            return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:  # it ended, or is not ours
+            return []
+
+    @staticmethod
+    def _held_by(pid):
+        held = {}
+        try:
+            for entry in Path(f"/proc/{pid}/fd").iterdir():
+                name = os.readlink(entry)
+                if name.startswith(("socket:", "/memfd:")):
+                    status = entry.stat()
+                    held[status.st_dev, status.st_ino] = name
+        except OSError:
+            pass
+        return held
 
 
 class Terminal:
