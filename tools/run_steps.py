@@ -91,12 +91,15 @@ def test_steps() -> list[Step]:
     symbolizer = {"ASAN_SYMBOLIZER_PATH": SYMBOLIZER, "UBSAN_OPTIONS": "print_stacktrace=1"}
     tsan = {"TSAN_OPTIONS": f"halt_on_error=1 external_symbolizer_path={SYMBOLIZER}"}
     raced = [f"{module}_test" for module in TSAN_MODULES]
+    # Emulation is slow, and these paths are the same plain C++ everywhere.
+    emulated = {"GTEST_FILTER": "-*_exact:*_portable:*/exact*:*/portable*"}
     data = test_data()
     return [
         Step("data", [tool("fetch_test_data.py")]),
         *common_steps(),
         Step("unit", ctest("release", "-LE", "check|e2e"), after="build", env=data),
         Step("e2e", ctest("release", "-L", "e2e"), after="build"),
+        Step("aarch64", build("aarch64") + ctest("aarch64"), env=emulated),
         Step("fuzz-build", build("fuzz", "fuzz/all")),
         Step("tidy", [tool("check_tidy.py", "build/release", "build/fuzz")], after="build",
              timeout_s=3000),
@@ -197,7 +200,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev check|test", description=__doc__)
     parser.add_argument("plan", choices=["check", "test"])
     parser.add_argument("steps", nargs="*", metavar="STEP", help="only these (and what they need)")
-    parser.add_argument("--quick", action="store_true", help="no sanitizers, fuzzers or clang-tidy")
+    parser.add_argument("--quick", action="store_true", help="no sanitizers, fuzzers, clang-tidy or other processors")
     parser.add_argument("--list", action="store_true", help="name the steps and stop")
     options = parser.parse_args()
     steps = check_steps() if options.plan == "check" else test_steps()
@@ -208,7 +211,7 @@ def main() -> int:
     if unknown := [name for name in options.steps if name not in names]:
         parser.error(f"no step {', '.join(unknown)}; there are: {', '.join(names)}")
     if options.quick:
-        slow = ("asan", "tsan", "fuzz", "tidy")
+        slow = ("asan", "tsan", "fuzz", "tidy", "aarch64")
         steps = [step for step in steps if not step.name.startswith(slow)]
     if options.steps:
         needed = set(options.steps) | {step.after for step in steps if step.name in options.steps}

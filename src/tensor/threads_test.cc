@@ -116,7 +116,7 @@ TEST(WorkerPool, BadCountsAreRefused) {
 }
 
 TEST(WorkerPool, AKernelPathWithoutItsProcessorIsRefused) {
-  for (const KernelPath path : {KernelPath::kExact, KernelPath::kPortable, KernelPath::kAvx512}) {
+  for (const KernelPath path : all_kernel_paths()) {
     EXPECT_EQ(WorkerPool::create({.workers = 1, .path = path}).is_ok(),
               kernel_path_runs_here(path));
     EXPECT_EQ(kernel_path_from_name(kernel_path_name(path)), path);

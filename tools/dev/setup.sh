@@ -9,7 +9,8 @@ declare -rA PACKAGES=(
     libc6-dev pkg-config libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libgtest-dev
     libgmock-dev libbenchmark-dev libarchive-dev libssl-dev libedit-dev"
   [check]="clang-tidy-19 clang-format-19"
-  [test]="libclang-rt-19-dev llvm-19 npm dpkg-dev file python3-numpy"
+  [test]="libclang-rt-19-dev llvm-19 npm dpkg-dev file python3-numpy qemu-user
+    libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libstdc++-12-dev-arm64-cross googletest"
 )
 readonly CARGO_VERSION_MIN=1.85
 

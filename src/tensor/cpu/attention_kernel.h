@@ -132,13 +132,10 @@ inline void soften(const AttentionTile& tile, int q, int64_t page_begin, SlotRan
   state.maximum[q] = maximum;
 }
 
-// As many vectors at once as keep the additions apart without running out of registers.
-constexpr int vectors_at_once(int queries) { return queries >= 4 ? 2 : 4; }
-
 template <typename V, DType Type, int Queries>
 void attend_page(const AttentionTile& tile, int64_t page_index, SlotRange slots,
                  AttentionState<Queries>& state) {
-  constexpr int kVectors = vectors_at_once(Queries);
+  constexpr int kVectors = V::attention_vectors(Queries);
   const KvLayout& layout = *tile.layout;
   const std::byte* page = tile.pages[static_cast<size_t>(page_index)];
   int64_t slot = slots.begin / 16 * 16;

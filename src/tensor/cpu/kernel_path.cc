@@ -9,67 +9,72 @@
 namespace shoal::tensor {
 namespace {
 
-struct NamedPath {
+struct PathEntry {
   KernelPath path;
   std::string_view name;
+  const Kernels& table;
+  bool (*processor_has_it)(const CpuFeatures& features);
 };
-// From the slowest to the fastest.
-constexpr std::array kPaths = {NamedPath{KernelPath::kExact, "exact"},
-                               NamedPath{KernelPath::kPortable, "portable"},
-                               NamedPath{KernelPath::kAvx512, "avx512"}};
 
-const Kernels& table_of(KernelPath path) {
-  switch (path) {
-    case KernelPath::kExact:
-      return kExactKernels;
-    case KernelPath::kPortable:
-      return kPortableKernels;
-    case KernelPath::kAvx512:
-      break;
-  }
-  return kAvx512Kernels;
-}
+// From the slowest to the fastest, in the order of the enumeration.
+constexpr std::array kPaths = {
+    PathEntry{KernelPath::kExact, "exact", kExactKernels, [](const CpuFeatures&) { return true; }},
+    PathEntry{KernelPath::kPortable, "portable", kPortableKernels,
+              [](const CpuFeatures&) { return true; }},
+    PathEntry{KernelPath::kAvx2, "avx2", kAvx2Kernels,
+              [](const CpuFeatures& features) { return features.avx2; }},
+    PathEntry{KernelPath::kAvxVnni, "avx_vnni", kAvxVnniKernels,
+              [](const CpuFeatures& features) { return features.avx_vnni; }},
+    PathEntry{KernelPath::kAvx512, "avx512", kAvx512Kernels,
+              [](const CpuFeatures& features) { return features.avx512_vnni; }},
+    PathEntry{KernelPath::kNeonDot, "neon_dot", kNeonDotKernels,
+              [](const CpuFeatures& features) { return features.neon_dot; }},
+    PathEntry{KernelPath::kNeonI8mm, "neon_i8mm", kNeonI8mmKernels,
+              [](const CpuFeatures& features) { return features.neon_dot && features.neon_i8mm; }},
+};
 
-bool processor_has(KernelPath path) {
-  if (path != KernelPath::kAvx512) return true;
-  static const CpuFeatures features = detect_cpu_features();
-  return features.avx512 && features.avx512_vnni;
+const PathEntry& entry_of(KernelPath path) {
+  const auto index = static_cast<size_t>(path);
+  CHECK(index < kPaths.size() && kPaths[index].path == path);
+  return kPaths[index];
 }
 
 }  // namespace
 
-std::string_view kernel_path_name(KernelPath path) {
-  for (const NamedPath& named : kPaths) {
-    if (named.path == path) return named.name;
-  }
-  CHECK_MSG(false, "no such kernel path");
-  return {};
-}
+std::string_view kernel_path_name(KernelPath path) { return entry_of(path).name; }
 
 std::optional<KernelPath> kernel_path_from_name(std::string_view name) {
-  for (const NamedPath& named : kPaths) {
-    if (named.name == name) return named.path;
+  for (const PathEntry& entry : kPaths) {
+    if (entry.name == name) return entry.path;
   }
   return std::nullopt;
 }
 
 bool kernel_path_runs_here(KernelPath path) {
-  return table_of(path).dot != nullptr && processor_has(path);
+  static const CpuFeatures features = detect_cpu_features();
+  const PathEntry& entry = entry_of(path);
+  return entry.table.dot != nullptr && entry.processor_has_it(features);
 }
 
 KernelPath best_kernel_path() { return runnable_kernel_paths().back(); }
 
 std::vector<KernelPath> runnable_kernel_paths() {
   std::vector<KernelPath> paths;
-  for (const NamedPath& named : kPaths) {
-    if (kernel_path_runs_here(named.path)) paths.push_back(named.path);
+  for (const KernelPath path : all_kernel_paths()) {
+    if (kernel_path_runs_here(path)) paths.push_back(path);
   }
+  return paths;
+}
+
+std::vector<KernelPath> all_kernel_paths() {
+  std::vector<KernelPath> paths;
+  for (const PathEntry& entry : kPaths) paths.push_back(entry.path);
   return paths;
 }
 
 const Kernels& kernels_for(KernelPath path) {
   CHECK(kernel_path_runs_here(path));
-  return table_of(path);
+  return entry_of(path).table;
 }
 
 }  // namespace shoal::tensor

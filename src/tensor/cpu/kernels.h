@@ -1,7 +1,7 @@
 // Kernels: the table of functions of one kernel path, called by the ops.
 //
-// Each path has one source (exact.cc, portable.cc, avx512.cc) that fills a table; the ops above
-// know nothing of instruction sets. Thread rule: tables are constant, the functions are pure.
+// Each path has one source (exact.cc, portable.cc, avx512.cc, ...) that fills a table; the ops
+// above know nothing of instruction sets. Thread rule: tables are constant, the functions are pure.
 #pragma once
 
 #include <array>
@@ -77,6 +77,10 @@ const Kernels& kernels_for(KernelPath path);
 // The tables, one per source; a path that the architecture lacks has an empty table.
 extern const Kernels kExactKernels;
 extern const Kernels kPortableKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
+extern const Kernels kNeonDotKernels;
+extern const Kernels kNeonI8mmKernels;
 
 }  // namespace shoal::tensor

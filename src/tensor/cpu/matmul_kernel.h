@@ -207,27 +207,47 @@ inline typename V::F load_column(const std::byte* column) {
   if constexpr (Type == DType::kBF16) return V::load_bf16(column);
 }
 
-// Two running sums per token, of even and odd columns, to hide the latency of the additions.
+// Tokens [First, First + Count) of a tile of Tokens. Each has V::kFloatChains running sums, of
+// every such column, to hide the latency of the additions.
+template <typename V, DType Type, int Tokens, int First, int Count>
+inline void multiply_columns(const MatmulTile& tile) {
+  constexpr int64_t column_bytes = packed_shape(Type).block_bytes;
+  constexpr int kChains = V::kFloatChains;
+  typename V::F sums[kChains][Count];
+  for (auto& chain : sums) {
+    for (auto& lanes : chain) lanes = V::set(0.0F);
+  }
+  const std::byte* column = tile.weights;
+  const float* x = tile.inputs + First;
+  int64_t c = 0;
+  for (; c + kChains <= tile.blocks; c += kChains) {
+    for (int chain = 0; chain < kChains; ++chain, column += column_bytes, x += Tokens) {
+      const auto weights = load_column<V, Type>(column);
+      for (int t = 0; t < Count; ++t) {
+        sums[chain][t] = V::fma(weights, V::set(x[t]), sums[chain][t]);
+      }
+    }
+  }
+  for (; c < tile.blocks; ++c, column += column_bytes, x += Tokens) {
+    const auto weights = load_column<V, Type>(column);
+    for (int t = 0; t < Count; ++t) sums[0][t] = V::fma(weights, V::set(x[t]), sums[0][t]);
+  }
+  for (int t = 0; t < Count; ++t) {
+    auto total = sums[0][t];
+    for (int chain = 1; chain < kChains; ++chain) total = V::add(total, sums[chain][t]);
+    V::store(tile.out + (First + t) * kGroupRows, total);
+  }
+}
+
 template <typename V, DType Type, int Tokens>
 void matmul_float_tile(const MatmulTile& tile) {
-  constexpr int64_t column_bytes = packed_shape(Type).block_bytes;
-  typename V::F even[Tokens];
-  typename V::F odd[Tokens];
-  for (int t = 0; t < Tokens; ++t) even[t] = odd[t] = V::set(0.0F);
-  const std::byte* column = tile.weights;
-  const float* x = tile.inputs;
-  int64_t c = 0;
-  for (; c + 2 <= tile.blocks; c += 2, column += 2 * column_bytes, x += 2 * Tokens) {
-    const auto first = load_column<V, Type>(column);
-    const auto second = load_column<V, Type>(column + column_bytes);
-    for (int t = 0; t < Tokens; ++t) even[t] = V::fma(first, V::set(x[t]), even[t]);
-    for (int t = 0; t < Tokens; ++t) odd[t] = V::fma(second, V::set(x[Tokens + t]), odd[t]);
+  if constexpr (Tokens <= V::kFloatTokens) {
+    multiply_columns<V, Type, Tokens, 0, Tokens>(tile);
+  } else {
+    static_assert(Tokens == 2 * V::kFloatTokens);
+    multiply_columns<V, Type, Tokens, 0, Tokens / 2>(tile);
+    multiply_columns<V, Type, Tokens, Tokens / 2, Tokens / 2>(tile);
   }
-  if (c < tile.blocks) {
-    const auto last = load_column<V, Type>(column);
-    for (int t = 0; t < Tokens; ++t) even[t] = V::fma(last, V::set(x[t]), even[t]);
-  }
-  for (int t = 0; t < Tokens; ++t) V::store(tile.out + t * kGroupRows, V::add(even[t], odd[t]));
 }
 
 template <typename V, DType Type>

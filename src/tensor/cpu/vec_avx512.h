@@ -18,6 +18,12 @@ struct VecAvx512 {
   using I = __m512i;
   using U = __m512i;
 
+  // As many sums at once as hide the latency of additions without running out of registers: per
+  // token of a float product, tokens at once, and vectors of positions for so many queries.
+  static constexpr int kFloatChains = 2;
+  static constexpr int kFloatTokens = 8;
+  static constexpr int attention_vectors(int queries) { return queries >= 4 ? 2 : 4; }
+
   static F set(float value) { return _mm512_set1_ps(value); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }
   static F load_part(const float* p, int64_t count) {

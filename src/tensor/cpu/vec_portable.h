@@ -23,6 +23,12 @@ struct VecPortable {
   using I = std::array<int32_t, 16>;
   using U = std::array<uint8_t, 64>;
 
+  // As many sums at once as hide the latency of additions without running out of registers: per
+  // token of a float product, tokens at once, and vectors of positions for so many queries.
+  static constexpr int kFloatChains = 2;
+  static constexpr int kFloatTokens = 8;
+  static constexpr int attention_vectors(int queries) { return queries >= 4 ? 2 : 4; }
+
   template <typename Fn>
   static F each(Fn fn) {
     F out;

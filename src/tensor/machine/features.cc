@@ -8,6 +8,7 @@ std::vector<std::string_view> cpu_feature_names(const CpuFeatures& features) {
     if (is_there) names.push_back(name);
   };
   add(features.avx2, "avx2");
+  add(features.avx_vnni, "avx_vnni");
   add(features.avx512, "avx512");
   add(features.avx512_vnni, "avx512_vnni");
   add(features.avx512_vbmi, "avx512_vbmi");

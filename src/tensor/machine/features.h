@@ -12,8 +12,9 @@ namespace shoal::tensor {
 struct CpuFeatures {
   std::string processor;  // its own name for itself, or the architecture's
   // x86-64
-  bool avx2 = false;    // with FMA and F16C
-  bool avx512 = false;  // F, BW, VL and DQ
+  bool avx2 = false;      // with FMA and F16C
+  bool avx_vnni = false;  // in 256-bit registers, without AVX-512
+  bool avx512 = false;    // F, BW, VL and DQ
   bool avx512_vnni = false;
   bool avx512_vbmi = false;
   bool avx512_bf16 = false;

@@ -30,6 +30,7 @@ TEST(CpuFeatures, AgreeWithTheSystemsList) {
     return flags.find(" " + flag + " ") != std::string::npos;
   };
   EXPECT_EQ(features.avx2, has("avx2"));
+  EXPECT_EQ(features.avx_vnni, has("avx_vnni"));
   EXPECT_EQ(features.avx512, has("avx512bw") && has("avx512vl") && has("avx512dq"));
   EXPECT_EQ(features.avx512_vnni, has("avx512_vnni"));
   EXPECT_EQ(features.avx512_vbmi, has("avx512vbmi"));

@@ -59,6 +59,7 @@ CpuFeatures detect_cpu_features() {
   const CpuidRegisters extended1 = cpuid(7, 1);
   features.avx2 = saves_avx && has_bit(basic.ecx, 28) && has_bit(extended.ebx, 5) &&
                   has_bit(basic.ecx, 12) && has_bit(basic.ecx, 29);
+  features.avx_vnni = features.avx2 && has_bit(extended1.eax, 4);
   features.avx512 = saves_avx512 && features.avx2 && has_bit(extended.ebx, 16) &&
                     has_bit(extended.ebx, 17) && has_bit(extended.ebx, 30) &&
                     has_bit(extended.ebx, 31);

@@ -1,0 +1,31 @@
+# What a build for another processor takes the place of packages with: the headers of fmt and spdlog
+# alone, and GoogleTest from its sources. It builds the modules whose code differs by processor.
+set(SHOAL_MODULES base tensor)
+
+# Only these two folders of the system's headers, which belong to this machine's processor.
+set(SHOAL_HOST_HEADERS ${PROJECT_BINARY_DIR}/host_headers)
+file(MAKE_DIRECTORY ${SHOAL_HOST_HEADERS})
+foreach(name IN ITEMS fmt spdlog)
+  file(CREATE_LINK /usr/include/${name} ${SHOAL_HOST_HEADERS}/${name} SYMBOLIC)
+endforeach()
+add_library(fmt::fmt INTERFACE IMPORTED)
+target_include_directories(fmt::fmt SYSTEM INTERFACE ${SHOAL_HOST_HEADERS})
+target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
+add_library(spdlog::spdlog INTERFACE IMPORTED)
+target_include_directories(spdlog::spdlog SYSTEM INTERFACE ${SHOAL_HOST_HEADERS})
+target_compile_definitions(spdlog::spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
+
+set(SHOAL_GOOGLETEST /usr/src/googletest)
+foreach(name IN ITEMS gtest gmock)
+  string(REPLACE gtest googletest folder ${name})
+  string(REPLACE gmock googlemock folder ${folder})
+  set(source ${SHOAL_GOOGLETEST}/${folder})
+  add_library(${name} STATIC EXCLUDE_FROM_ALL ${source}/src/${name}-all.cc)
+  target_include_directories(${name} SYSTEM PUBLIC ${source}/include PRIVATE ${source})
+  add_library(GTest::${name} ALIAS ${name})
+endforeach()
+target_link_libraries(gtest PUBLIC Threads::Threads)
+target_link_libraries(gmock PUBLIC gtest)
+add_library(gtest_main STATIC EXCLUDE_FROM_ALL ${SHOAL_GOOGLETEST}/googletest/src/gtest_main.cc)
+target_link_libraries(gtest_main PUBLIC gtest)
+add_library(GTest::gtest_main ALIAS gtest_main)

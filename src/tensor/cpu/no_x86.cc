@@ -1,0 +1,11 @@
+// Stands for avx2.cc, avx_vnni.cc and avx512.cc on other architectures: empty tables, which
+// kernel_path_runs_here refuses.
+#include "tensor/cpu/kernels.h"
+
+namespace shoal::tensor {
+
+constinit const Kernels kAvx2Kernels = {.path = KernelPath::kAvx2};
+constinit const Kernels kAvxVnniKernels = {.path = KernelPath::kAvxVnni};
+constinit const Kernels kAvx512Kernels = {.path = KernelPath::kAvx512};
+
+}  // namespace shoal::tensor
