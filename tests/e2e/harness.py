@@ -146,8 +146,11 @@ class Footprint:
             for entry in Path(f"/proc/{pid}/fd").iterdir():
                 name = os.readlink(entry)
                 if name.startswith(("socket:", "/memfd:")):
-                    status = entry.stat()
-                    held[status.st_dev, status.st_ino] = name
+                    held[name.split(":")[0], entry.stat().st_ino] = name
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                fields = line.split(maxsplit=5)  # addresses, rights, offset, device, inode, path
+                if len(fields) == 6 and fields[5].startswith("/memfd:"):
+                    held["/memfd", int(fields[4])] = fields[5]
         except OSError:
             pass
         return held

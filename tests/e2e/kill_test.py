@@ -39,6 +39,8 @@ class KillTest(harness.Case):
              "--quiet", *options],
             env={**os.environ, "TMPDIR": self.temporary.name, **footprint.environment},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         return process
@@ -70,7 +72,7 @@ class KillTest(harness.Case):
     def check_footprint(self, footprint, nodes, link):
         """What will be looked for in the end is what is there now."""
         self.assertEqual(len(footprint.processes()), nodes)
-        names = [name.split(":")[0] for name in footprint.objects.values()]
+        names = {kind for kind, _ in footprint.objects}
         self.assertIn("socket", names)
         self.assertEqual("/memfd" in names, link == "shm")
 
