@@ -92,7 +92,7 @@ def test_steps() -> list[Step]:
     tsan = {"TSAN_OPTIONS": f"halt_on_error=1 external_symbolizer_path={SYMBOLIZER}"}
     raced = [f"{module}_test" for module in TSAN_MODULES]
     # Emulation is slow, and these paths are the same plain C++ everywhere.
-    emulated = {"GTEST_FILTER": "-*_exact:*_portable:*/exact*:*/portable*"}
+    emulated = {"GTEST_FILTER": "-*_exact:*_portable*:*/exact*:*/portable*"}
     data = test_data()
     return [
         Step("data", [tool("fetch_test_data.py")]),

@@ -1,6 +1,7 @@
-// Int16Blocks: where the integers and scales of kInt16Blocks activations lie; internal to tensor.
+// Where the integers and scales of kInt16Blocks activations, and a token inside tiles, lie;
+// internal to tensor.
 //
-// Thread rule: a plain view.
+// Thread rule: plain views.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +29,20 @@ struct Int16Blocks {
         meta(reinterpret_cast<BlockMeta*>(x.data() + tokens * blocks_of(format) * kInputBytes)),
         blocks(blocks_of(format)) {}
 };
+
+// One token inside the tiles: its item (block or column) i is at index first + i * stride.
+struct TokenPlace {
+  int64_t first = 0;
+  int64_t stride = 1;
+};
+
+inline TokenPlace place_of(int64_t token, int64_t tokens, int64_t items) {
+  int64_t begin = token / kTileTokens * kTileTokens;
+  for (;;) {
+    const int64_t width = next_tile_tokens(tokens - begin);
+    if (token < begin + width) return {begin * items + token - begin, width};
+    begin += width;
+  }
+}
 
 }  // namespace shoal::tensor

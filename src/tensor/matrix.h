@@ -76,6 +76,11 @@ class PackedMatrix {
   int64_t blocks() const { return blocks_; }
 
   int64_t col_begin() const { return col_begin_; }
+  // kExact: the whole of a borrowed row.
+  std::span<const std::byte> exact_row(int64_t row) const {
+    return data_.subspan(static_cast<size_t>(row * group_bytes_),
+                         static_cast<size_t>(group_bytes_));
+  }
 
  private:
   void borrow(const MatrixView& view, const Shard& shard, int64_t bytes_per_row);

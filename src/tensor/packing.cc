@@ -66,21 +66,6 @@ class SourceReader {
   float factor_ = 0;
 };
 
-// One token inside the tiles: its item (block or column) i is at index first + i * stride.
-struct TokenPlace {
-  int64_t first = 0;
-  int64_t stride = 1;
-};
-
-TokenPlace place_of(int64_t token, int64_t tokens, int64_t items) {
-  int64_t begin = token / kTileTokens * kTileTokens;
-  for (;;) {
-    const int64_t width = next_tile_tokens(tokens - begin);
-    if (token < begin + width) return {begin * items + token - begin, width};
-    begin += width;
-  }
-}
-
 // Writes a token's values where the format wants them.
 class FormatWriter {
  public:

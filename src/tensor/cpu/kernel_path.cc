@@ -19,6 +19,8 @@ struct PathEntry {
 // From the slowest to the fastest, in the order of the enumeration.
 constexpr std::array kPaths = {
     PathEntry{KernelPath::kExact, "exact", kExactKernels, [](const CpuFeatures&) { return true; }},
+    PathEntry{KernelPath::kPortableTiles, "portable_tiles", kPortableTilesKernels,
+              [](const CpuFeatures&) { return true; }},
     PathEntry{KernelPath::kPortable, "portable", kPortableKernels,
               [](const CpuFeatures&) { return true; }},
     PathEntry{KernelPath::kAvx2, "avx2", kAvx2Kernels,
@@ -27,6 +29,10 @@ constexpr std::array kPaths = {
               [](const CpuFeatures& features) { return features.avx_vnni; }},
     PathEntry{KernelPath::kAvx512, "avx512", kAvx512Kernels,
               [](const CpuFeatures& features) { return features.avx512_vnni; }},
+    PathEntry{KernelPath::kAmx, "amx", kAmxKernels,
+              [](const CpuFeatures& features) {
+                return features.avx512_vnni && features.amx_int8 && allow_amx_tiles();
+              }},
     PathEntry{KernelPath::kNeonDot, "neon_dot", kNeonDotKernels,
               [](const CpuFeatures& features) { return features.neon_dot; }},
     PathEntry{KernelPath::kNeonI8mm, "neon_i8mm", kNeonI8mmKernels,

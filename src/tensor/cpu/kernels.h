@@ -29,6 +29,22 @@ struct MatmulTile {
   float* out = nullptr;                // [tile tokens, 16]
 };
 
+inline constexpr int64_t kPanelBlockBytes = 512 + 4 * 64;
+
+// One group of 16 rows of a quantized type times many tiles of 8 tokens.
+struct MatmulPanel {
+  const std::byte* weights = nullptr;
+  int64_t first_block = 0;
+  int64_t blocks = 0;
+  const int8_t* blocks16 = nullptr;  // of the first tile
+  const BlockMeta* meta = nullptr;
+  int64_t tiles = 0;
+  float* out = nullptr;  // the first token's first row
+  int64_t out_stride = 0;
+  int64_t rows = 0;              // of the group that exist
+  std::byte* scratch = nullptr;  // blocks * kPanelBlockBytes, 64-byte aligned
+};
+
 // Up to 8 queries of one KV head against its pages.
 struct AttentionTile {
   static constexpr int64_t kQueriesMax = kTileTokens;
@@ -54,6 +70,9 @@ struct Kernels {
   using MatmulTileFn = void (*)(const MatmulTile& tile);
   // [type][tile_index(tokens)]; empty in kExact.
   std::array<std::array<MatmulTileFn, kTileWidths>, kSupportedTypes> matmul_tile{};
+  using MatmulPanelFn = void (*)(const MatmulPanel& panel);
+  // [type]; empty where nothing is faster than matmul_tile, whose bits it gives.
+  std::array<MatmulPanelFn, kSupportedTypes> matmul_panel{};
   // sum of a[i] * b[i].
   float (*dot)(const float* a, const float* b, int64_t count) = nullptr;
   // y = x * factor * weight.
@@ -76,10 +95,12 @@ const Kernels& kernels_for(KernelPath path);
 
 // The tables, one per source; a path that the architecture lacks has an empty table.
 extern const Kernels kExactKernels;
+extern const Kernels kPortableTilesKernels;
 extern const Kernels kPortableKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
+extern const Kernels kAmxKernels;
 extern const Kernels kNeonDotKernels;
 extern const Kernels kNeonI8mmKernels;
 

@@ -152,49 +152,79 @@ inline BlockFactors<V> load_factors(const std::byte* block, const SuperFactors<V
   return factors;
 }
 
-// acc plus one token's part of one block.
+// Reads a group's blocks one after another.
 template <typename V, DType Type>
-inline typename V::F add_block(typename V::F acc, const typename V::Codes& codes,
-                               const BlockFactors<V>& factors, const int8_t* inputs,
-                               const BlockMeta& meta) {
+class BlockReader {
+ public:
+  BlockReader(const std::byte* weights, int64_t first_block)
+      : next_(weights), block_(first_block) {}
+
+  inline BlockFactors<V> read(typename V::U (&w)[8]) {
+    constexpr PackedShape shape = packed_shape(Type);
+    if constexpr (shape.header_bytes > 0) {
+      if (is_first_ || block_ % 8 == 0) {
+        super_ = load_header<V, Type>(next_);
+        next_ += shape.header_bytes;
+      }
+      is_first_ = false;
+      ++block_;
+    }
+    load_packed_codes<V, Type>(next_, w);
+    const BlockFactors<V> factors = load_factors<V, Type>(next_, super_);
+    next_ += shape.block_bytes;
+    return factors;
+  }
+
+ private:
+  const std::byte* next_;
+  int64_t block_;
+  bool is_first_ = true;
+  SuperFactors<V> super_{V::set(0.0F), V::set(0.0F)};
+};
+
+// acc plus one token's part of one block, whose sums of w a are `dots` (of each half where the type
+// has half scales).
+template <typename V, DType Type>
+inline typename V::F add_block(typename V::F acc, const typename V::F (&dots)[2],
+                               const BlockFactors<V>& factors, const BlockMeta& meta) {
   const auto scale = V::set(meta.scale);
+  acc = V::fma(factors.scale[0], V::mul(dots[0], scale), acc);
   if constexpr (has_half_scales(Type)) {
-    const auto first = V::mul(V::template dot<0, 4>(codes, inputs), scale);
-    acc = V::fma(factors.scale[0], first, acc);
     acc = V::fma(factors.offset[0], V::set(meta.half_sum[0]), acc);
-    const auto second = V::mul(V::template dot<4, 8>(codes, inputs), scale);
-    acc = V::fma(factors.scale[1], second, acc);
+    acc = V::fma(factors.scale[1], V::mul(dots[1], scale), acc);
     return V::fma(factors.offset[1], V::set(meta.half_sum[1]), acc);
   } else {
-    const auto dot = V::mul(V::template dot<0, 8>(codes, inputs), scale);
-    acc = V::fma(factors.scale[0], dot, acc);
     return V::fma(factors.offset[0], V::set(meta.sum), acc);
+  }
+}
+
+template <typename V, DType Type>
+inline typename V::F multiply_block(typename V::F acc, const typename V::Codes& codes,
+                                    const BlockFactors<V>& factors, const int8_t* inputs,
+                                    const BlockMeta& meta) {
+  if constexpr (has_half_scales(Type)) {
+    const typename V::F dots[2] = {V::template dot<0, 4>(codes, inputs),
+                                   V::template dot<4, 8>(codes, inputs)};
+    return add_block<V, Type>(acc, dots, factors, meta);
+  } else {
+    const auto dot = V::template dot<0, 8>(codes, inputs);
+    return add_block<V, Type>(acc, {dot, dot}, factors, meta);
   }
 }
 
 template <typename V, DType Type, int Tokens>
 void matmul_quantized_tile(const MatmulTile& tile) {
-  constexpr PackedShape shape = packed_shape(Type);
   typename V::F acc[Tokens];
   for (auto& lane_sums : acc) lane_sums = V::set(0.0F);
-  SuperFactors<V> super{V::set(0.0F), V::set(0.0F)};
-  const std::byte* block = tile.weights;
+  BlockReader<V, Type> reader(tile.weights, tile.first_block);
+  const int8_t* inputs = tile.blocks16;
+  const BlockMeta* meta = tile.meta;
   for (int64_t b = 0; b < tile.blocks; ++b) {
-    if constexpr (shape.header_bytes > 0) {
-      if (b == 0 || (tile.first_block + b) % 8 == 0) {
-        super = load_header<V, Type>(block);
-        block += shape.header_bytes;
-      }
-    }
     typename V::U w[8];
-    load_packed_codes<V, Type>(block, w);
+    const BlockFactors<V> factors = reader.read(w);
     const typename V::Codes codes = V::prepare(w);
-    const BlockFactors<V> factors = load_factors<V, Type>(block, super);
-    block += shape.block_bytes;
-    const int8_t* inputs = tile.blocks16 + b * Tokens * kInputBytes;
-    const BlockMeta* meta = tile.meta + b * Tokens;
     for (int t = 0; t < Tokens; ++t, inputs += kInputBytes, ++meta) {
-      acc[t] = add_block<V, Type>(acc[t], codes, factors, inputs, *meta);
+      acc[t] = multiply_block<V, Type>(acc[t], codes, factors, inputs, *meta);
     }
   }
   for (int t = 0; t < Tokens; ++t) V::store(tile.out + t * kGroupRows, acc[t]);

@@ -1,8 +1,8 @@
 // VecPortable: 16 float lanes and 64 bytes in plain C++, for processors without a vector source.
 //
 // The kernel templates (matmul_kernel.h, attention_kernel.h, vector_kernel.h) are written against
-// this set of operations; each instruction set gives the same set (vec_avx512.h). Only one source
-// per set includes it. max(a, b) gives b when either is NaN. Thread rule: values.
+// this set of operations; each instruction set gives the same set (x86/vec_avx512.h). Only one
+// source per set includes it. max(a, b) gives b when either is NaN. Thread rule: values.
 #pragma once
 
 #include <algorithm>
@@ -151,8 +151,9 @@ struct VecPortable {
     return sum;
   }
 
-  // Codes times 16-bit inputs, kept as 32 integers of 16 bits. A set whose codes are signed bytes
-  // takes codes above 127 less kWideShift.
+  // Codes times 16-bit inputs, which are kept as two 8-bit halves, a = 256 * high + low: 32 high
+  // halves, then 32 low ones. A set may keep the same integers in another way. One whose codes are
+  // signed bytes takes codes above 127 less kWideShift.
   static constexpr int kWideShift = 0;
   struct Codes {
     const U* w;
@@ -161,24 +162,26 @@ struct VecPortable {
   // out[lane] = sum over columns [4 Begin, 4 End) of code * input.
   template <int Begin, int End>
   static F dot(const Codes& codes, const int8_t* inputs) {
-    std::array<int16_t, 32> a;
-    std::memcpy(a.data(), inputs, sizeof(a));
-    I sums{};
+    I high{};
+    I low{};
     for (size_t j = Begin; j < End; ++j) {
       for (size_t lane = 0; lane < 16; ++lane) {
-        for (size_t i = 0; i < 4; ++i) sums[lane] += codes.w[j][4 * lane + i] * a[4 * j + i];
+        for (size_t i = 0; i < 4; ++i) {
+          high[lane] += codes.w[j][4 * lane + i] * inputs[4 * j + i];
+          low[lane] += codes.w[j][4 * lane + i] * inputs[32 + 4 * j + i];
+        }
       }
     }
-    return each([&](size_t i) { return static_cast<float>(sums[i]); });
+    return join_halves(high.data(), low.data());
+  }
+  // The sums of 16 lanes from those of their halves.
+  static F join_halves(const int32_t* high, const int32_t* low) {
+    return each([=](size_t i) { return static_cast<float>(high[i] * 256 + low[i]); });
   }
   // Columns 0 to 15 and 16 to 31 of a block, as dot reads them.
   static void store_inputs(const I& first, const I& second, int8_t* inputs) {
-    std::array<int16_t, 32> a;
-    for (size_t i = 0; i < 16; ++i) {
-      a[i] = static_cast<int16_t>(first[i]);
-      a[16 + i] = static_cast<int16_t>(second[i]);
-    }
-    std::memcpy(inputs, a.data(), sizeof(a));
+    store_halves(first, inputs);
+    store_halves(second, inputs + 16);
   }
 
   static U load_bytes(const void* p) {
@@ -186,6 +189,7 @@ struct VecPortable {
     std::memcpy(out.data(), p, sizeof(out));
     return out;
   }
+  static void store_bytes(void* p, const U& a) { std::memcpy(p, a.data(), sizeof(a)); }
   static U load_wide_codes(const void* p) { return load_bytes(p); }
   static U zero_bytes() { return {}; }
   // Some combination of all the bits, for reads that must not be optimized away.
@@ -237,6 +241,13 @@ struct VecPortable {
   }
 
  private:
+  static void store_halves(const I& a, int8_t* high) {
+    for (size_t i = 0; i < 16; ++i) {
+      const int32_t upper = (a[i] + 128) >> 8;
+      high[i] = static_cast<int8_t>(upper);
+      high[32 + i] = static_cast<int8_t>(a[i] - upper * 256);
+    }
+  }
   static float power_of_two(int power) {  // power in [-126, 127]
     return std::bit_cast<float>(static_cast<uint32_t>(power + 127) << 23);
   }

@@ -29,6 +29,10 @@ struct CpuFeatures {
 
 CpuFeatures detect_cpu_features();
 
+// Asks the system for AMX's tile registers, which Linux gives to processes that ask, all threads
+// included; false where it does not.
+bool allow_amx_tiles();
+
 // The names of those that are there: "avx2", "avx512", "amx_int8", ...
 std::vector<std::string_view> cpu_feature_names(const CpuFeatures& features);
 

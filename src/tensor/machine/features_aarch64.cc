@@ -13,4 +13,6 @@ CpuFeatures detect_cpu_features() {
   return features;
 }
 
+bool allow_amx_tiles() { return false; }
+
 }  // namespace shoal::tensor

@@ -1,4 +1,6 @@
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -71,6 +73,13 @@ CpuFeatures detect_cpu_features() {
   features.amx_int8 = features.amx_tile && has_bit(extended.edx, 25);
   features.amx_bf16 = features.amx_tile && has_bit(extended.edx, 22);
   return features;
+}
+
+// ARCH_REQ_XCOMP_PERM of arch_prctl for state 18, tile data (Linux, Documentation/arch/x86/xstate).
+bool allow_amx_tiles() {
+  constexpr int kRequestPermission = 0x1023;
+  constexpr int kTileData = 18;
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 }  // namespace shoal::tensor

@@ -1,6 +1,6 @@
 // The packed kernels in AVX2 with AVX-VNNI. This source is built with AVX2, FMA, F16C and AVX-VNNI.
 #include "tensor/cpu/packed_kernels.h"
-#include "tensor/cpu/vec_avx2.h"
+#include "tensor/cpu/x86/vec_avx2.h"
 
 namespace shoal::tensor {
 namespace {

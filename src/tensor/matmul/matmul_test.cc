@@ -230,5 +230,39 @@ TEST_P(MatmulQuantized, RandomBlocksOfAFileGiveTheNaiveProduct) {
   expect_close(weight, x, 2, multiply(*pool, pack(weight), x, 2));
 }
 
+// A path whose processor is not at hand is skipped here by its name.
+class KernelPathHere : public testing::TestWithParam<KernelPath> {};
+
+INSTANTIATE_TEST_SUITE_P(EveryPath, KernelPathHere, testing::ValuesIn(all_kernel_paths()),
+                         [](const testing::TestParamInfo<KernelPath>& info) {
+                           return std::string(kernel_path_name(info.param));
+                         });
+
+TEST_P(KernelPathHere, IsAmongThoseThatTheseTestsRunOn) {
+  if (!kernel_path_runs_here(GetParam())) {
+    GTEST_SKIP() << "this processor or system has no " << kernel_path_name(GetParam());
+  }
+  EXPECT_EQ(make_pool(GetParam())->path(), GetParam());
+}
+
+// The tiles' kernels promise the bits of the kernels without.
+TEST(MatmulPanel, TilesGiveTheBitsOfTheVectorKernels) {
+  for (const auto& [tiles, vectors] : {std::pair{KernelPath::kPortableTiles, KernelPath::kPortable},
+                                       std::pair{KernelPath::kAmx, KernelPath::kAvx512}}) {
+    if (!kernel_path_runs_here(tiles)) continue;
+    for (const DType type : supported_types()) {
+      const Weight weight(type, 40, 768);
+      const Shard shard{3, 40, 33, 700};
+      const std::vector<float> x = random_floats(667 * 30, 18);
+      auto with = make_pool(tiles);
+      auto without = make_pool(vectors);
+      EXPECT_EQ(
+          multiply(*with, PackedMatrix::pack(weight.view(), shard, tiles).value(), x, 30),
+          multiply(*without, PackedMatrix::pack(weight.view(), shard, vectors).value(), x, 30))
+          << dtype_name(type);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shoal::tensor

@@ -1,4 +1,4 @@
-// Stands for avx2.cc, avx_vnni.cc and avx512.cc on other architectures: empty tables, which
+// Stands for avx2.cc, avx_vnni.cc, avx512.cc and amx.cc on other architectures: empty tables, which
 // kernel_path_runs_here refuses.
 #include "tensor/cpu/kernels.h"
 
@@ -7,5 +7,6 @@ namespace shoal::tensor {
 constinit const Kernels kAvx2Kernels = {.path = KernelPath::kAvx2};
 constinit const Kernels kAvxVnniKernels = {.path = KernelPath::kAvxVnni};
 constinit const Kernels kAvx512Kernels = {.path = KernelPath::kAvx512};
+constinit const Kernels kAmxKernels = {.path = KernelPath::kAmx};
 
 }  // namespace shoal::tensor

@@ -1,7 +1,7 @@
 // The packed kernels in NEON with the matrix instructions for bytes (I8MM). This source is built
 // with those.
+#include "tensor/cpu/arm/vec_neon.h"
 #include "tensor/cpu/packed_kernels.h"
-#include "tensor/cpu/vec_neon.h"
 
 namespace shoal::tensor {
 namespace {

@@ -1,6 +1,6 @@
 // The packed kernels in NEON with the dot product instructions. This source is built with those.
+#include "tensor/cpu/arm/vec_neon.h"
 #include "tensor/cpu/packed_kernels.h"
-#include "tensor/cpu/vec_neon.h"
 
 namespace shoal::tensor {
 namespace {

@@ -1,6 +1,6 @@
 // VecAvx512: the operations of VecPortable in AVX-512 F/BW/VL/DQ with VNNI.
 //
-// Only avx512.cc includes it, which is built with those instruction sets on.
+// Only avx512.cc and amx.cc include it, which are built with those instruction sets on.
 // Thread rule: values.
 #pragma once
 
@@ -114,12 +114,18 @@ struct VecAvx512 {
     }
     return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
   }
+  static F join_halves(const int32_t* high, const int32_t* low) {
+    const __m512i joined =
+        _mm512_add_epi32(_mm512_slli_epi32(_mm512_loadu_si512(high), 8), _mm512_loadu_si512(low));
+    return _mm512_cvtepi32_ps(joined);
+  }
   static void store_inputs(I first, I second, int8_t* inputs) {
     store_halves(first, inputs);
     store_halves(second, inputs + 16);
   }
 
   static U load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+  static void store_bytes(void* p, U a) { _mm512_storeu_si512(p, a); }
   static U load_wide_codes(const void* p) { return load_bytes(p); }
   static U zero_bytes() { return _mm512_setzero_si512(); }
   static I combine(I a, U b) { return _mm512_xor_si512(a, b); }
