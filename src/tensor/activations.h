@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "tensor/matrix.h"
-#include "tensor/ops/elementwise.h"
+#include "tensor/ops/rms_norm.h"
 #include "tensor/rows.h"
 #include "tensor/threads.h"
 
@@ -29,7 +29,7 @@ struct InputSource {
   enum class Kind : uint8_t { kRows, kNormed, kSwiglu };
 
   static InputSource rows(ConstFloatRows x);
-  // The RMS norm of each row (ops/elementwise.h).
+  // The RMS norm of each row (ops/rms_norm.h).
   static InputSource normed(ConstFloatRows x, const RmsNorm& norm);
   // The RMS norm of x + addend; packing also writes the sum.
   static InputSource normed_sum(const ResidualSum& residual, const RmsNorm& norm);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "base/check.h"
 #include "tensor/activations.h"
@@ -36,8 +35,7 @@ class SourceReader {
       for (int64_t i = 0; i < cols; ++i) sums_[i] = x_[i] + addend[i];
       x_ = sums_;
     }
-    const float mean = kernels_.dot(x_, x_, cols) / static_cast<float>(cols);
-    factor_ = 1.0F / std::sqrt(mean + source_.norm.epsilon);
+    factor_ = source_.norm.factor(kernels_, x_);
   }
 
   // Columns [begin, begin + count) of the token, perhaps in `piece`.
@@ -142,7 +140,7 @@ InputSource InputSource::rows(ConstFloatRows x) {
 }
 
 InputSource InputSource::normed(ConstFloatRows x, const RmsNorm& norm) {
-  CHECK(x.cols == static_cast<int64_t>(norm.weight.size()));
+  CHECK(x.cols == norm.cols());
   InputSource source;
   source.kind = Kind::kNormed;
   source.x = x;

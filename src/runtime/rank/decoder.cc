@@ -4,17 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <functional>
+#include <utility>
 
 #include "base/check.h"
 #include "tensor/ops/attention.h"
-#include "tensor/ops/elementwise.h"
 
 namespace shoal::runtime {
 namespace {
 
-using tensor::ConstFloatRows;
 using tensor::FloatRows;
+using tensor::InputSource;
 using tensor::Phase;
 using tensor::Worker;
 
@@ -51,7 +51,7 @@ Status Decoder::allocate() {
   const auto cols_max = std::max({hidden, q_cols, ffn_cols});
   const size_t outputs = limits_.outputs_max;
   RETURN_IF_ERROR(buffers_.residual.allocate(tokens, hidden));
-  RETURN_IF_ERROR(buffers_.normed.allocate(tokens, hidden));
+  RETURN_IF_ERROR(buffers_.next_residual.allocate(tokens, hidden));
   RETURN_IF_ERROR(buffers_.partial.allocate(tokens, hidden));
   RETURN_IF_ERROR(buffers_.q.allocate(tokens, q_cols));
   RETURN_IF_ERROR(buffers_.mixed.allocate(tokens, q_cols));
@@ -73,12 +73,18 @@ Status Decoder::allocate() {
   ASSIGN_OR_RETURN(packed_,
                    tensor::Activations::allocate(
                        {std::max<int64_t>(limits_.tokens_max, limits_.outputs_max), cols_max}));
-  size_t scratch = tensor::matmul_scratch_bytes(parts_.pool.path(), cols_max);
+  size_t scratch = std::max(tensor::matmul_scratch_bytes(parts_.pool.path(), cols_max),
+                            tensor::packing_scratch_bytes(hidden));
+  const auto context = static_cast<int64_t>(parts_.cache.positions());
+  size_t parts = 0;
   for (size_t layer = 0; layer < parts_.config.layers.size(); ++layer) {
-    scratch = std::max(
-        scratch, tensor::attention_scratch_bytes(parts_.pool.path(), parts_.cache.layout(layer),
-                                                 static_cast<int64_t>(parts_.cache.positions())));
+    const tensor::KvLayout& layout = parts_.cache.layout(layer);
+    scratch =
+        std::max(scratch, tensor::attention_scratch_bytes(parts_.pool.path(), layout, context));
+    parts = std::max(parts, tensor::attention_parts_floats(layout, context));
   }
+  RETURN_IF_ERROR(buffers_.parts.allocate(1, static_cast<int64_t>(parts)));
+  parts_floats_ = parts;
   return parts_.pool.reserve_scratch(scratch);
 }
 
@@ -139,47 +145,51 @@ std::span<const float> Decoder::logits(size_t row) const {
   return {buffers_.logits.data() + row * cols, cols};
 }
 
-// The transformer: x += attention(norm(x)); x += feed_forward(norm(x)), layer by layer.
+// The transformer: x += attention(norm(x)); x += feed_forward(norm(x)), layer by layer. Each half
+// leaves what it adds in `partial`; whoever reads x next adds it on the way (next_input).
 bool Decoder::layers(Worker& me) {
   tensor::compute_rope_angles(me, positions_, angles());
-  bool is_whole = true;
-  for (size_t layer = 0; layer < parts_.config.layers.size() && is_whole; ++layer) {
+  Stream stream{buffers_.residual.data(), buffers_.next_residual.data()};
+  for (size_t layer = 0; layer < parts_.config.layers.size(); ++layer) {
+    const LayerWeights& weights = parts_.weights.layers[layer];
     me.clock().set_layer(layer);
-    attention(me, layer);
-    is_whole = add_sum_over_ranks(me);
-    if (!is_whole) break;
-    feed_forward(me, layer);
-    is_whole = add_sum_over_ranks(me);
+    attention(me, layer, next_input(stream, weights.attn_norm));
+    if (!sum_over_ranks(me)) return false;
+    feed_forward(me, layer, next_input(stream, weights.ffn_norm));
+    if (!sum_over_ranks(me)) return false;
   }
   me.clock().leave_layers();
-  return is_whole;
+  return true;
+}
+
+// The norm of the stream's value, which is computed and stored when the input is packed.
+InputSource Decoder::next_input(Stream& stream, std::span<const float> weight) const {
+  const tensor::RmsNorm norm{weight, parts_.config.norm_epsilon};
+  const FloatRows x = rows_at(stream.x, parts_.config.hidden);
+  if (!stream.has_addend) {
+    stream.has_addend = true;
+    return InputSource::normed(x, norm);
+  }
+  const FloatRows sum = rows_at(stream.next, parts_.config.hidden);
+  std::swap(stream.x, stream.next);
+  return InputSource::normed_sum({x, rows(buffers_.partial, parts_.config.hidden), sum}, norm);
 }
 
 // partial = attention of this rank's heads, through its columns of wo.
-void Decoder::attention(Worker& me, size_t layer) {
+void Decoder::attention(Worker& me, size_t layer, const InputSource& input) {
   const LayerWeights& weights = parts_.weights.layers[layer];
   const model::LayerSpec& spec = parts_.config.layers[layer];
   const plan::LayerShard& shard = parts_.plan.layers[layer];
   const tensor::KvLayout& layout = parts_.cache.layout(layer);
-  const int64_t head_dim = spec.head_dim;
-  const FloatRows normed = rows(buffers_.normed, parts_.config.hidden);
   const FloatRows q = rows(buffers_.q, weights.wq.rows());
   const FloatRows k = rows(buffers_.k, weights.wk.rows());
   const FloatRows v = rows(buffers_.v, weights.wv.rows());
   const FloatRows mixed = rows(buffers_.mixed, weights.wq.rows());
 
-  me.clock().enter(Phase::kElementwise);
-  tensor::rms_norm(me, rows(buffers_.residual, parts_.config.hidden),
-                   {weights.attn_norm, parts_.config.norm_epsilon}, normed);
-  me.barrier();
-  project(me, normed, {{weights.wq, q}, {weights.wk, k}, {weights.wv, v}});
+  project(me, input, {{weights.wq, q}, {weights.wk, k}, {weights.wv, v}});
   me.barrier();
   me.clock().enter(Phase::kAttention);
-  bias_and_norm(me, layer, q, k, v);
-  tensor::rope(me, q, head_dim, angles());
-  tensor::rope(me, k, head_dim, angles());
-  me.barrier();
-  tensor::write_kv(me, layout, k, v, sequences_[layer]);
+  prepare_heads(me, layer, {q, k, v});
   me.barrier();
   tensor::AttentionParams params;
   params.query_heads = static_cast<int64_t>(shard.q_heads.size());
@@ -187,54 +197,47 @@ void Decoder::attention(Worker& me, size_t layer) {
   params.kv_head_begin = static_cast<int64_t>(shard.kv_heads.begin);
   params.group_size = spec.heads / spec.kv_heads;
   params.window = spec.sliding_window;
-  params.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  tensor::attention(me, layout, params, sequences_[layer], {q, mixed});
+  params.scale = 1.0F / std::sqrt(static_cast<float>(spec.head_dim));
+  tensor::attention(me, layout, params, sequences_[layer],
+                    {q, mixed, buffers_.parts.first(parts_floats_)});
   me.barrier();
-  project(me, mixed, {{weights.wo, rows(buffers_.partial, parts_.config.hidden)}});
+  project(me, InputSource::rows(mixed),
+          {{weights.wo, rows(buffers_.partial, parts_.config.hidden)}});
 }
 
-// What some families do to q, k and v before the rotation.
-void Decoder::bias_and_norm(Worker& me, size_t layer, FloatRows q, FloatRows k, FloatRows v) {
+// Which steps q, k and v take before the attention is the family's matter.
+void Decoder::prepare_heads(Worker& me, size_t layer, const tensor::HeadRows& projected) {
   const LayerWeights& weights = parts_.weights.layers[layer];
-  if (!weights.bq.empty()) tensor::add_bias(me, q, weights.bq);
-  if (!weights.bk.empty()) tensor::add_bias(me, k, weights.bk);
-  if (!weights.bv.empty()) tensor::add_bias(me, v, weights.bv);
-  if (!weights.bq.empty() || !weights.bk.empty() || !weights.bv.empty()) me.barrier();
   const float epsilon = parts_.config.norm_epsilon;
-  if (!weights.q_norm.empty()) tensor::rms_norm_heads(me, q, {weights.q_norm, epsilon});
-  if (!weights.k_norm.empty()) tensor::rms_norm_heads(me, k, {weights.k_norm, epsilon});
-  if (!weights.q_norm.empty() || !weights.k_norm.empty()) me.barrier();
+  tensor::HeadPreparation how;
+  how.q = {weights.bq, {weights.q_norm, epsilon}, true};
+  how.k = {weights.bk, {weights.k_norm, epsilon}, true};
+  how.v = {.bias = weights.bv};
+  how.angles = angles();
+  tensor::prepare_heads(me, parts_.cache.layout(layer), how, projected, sequences_[layer]);
 }
 
 // partial = w_down (silu(w_gate x) * w_up x) over this rank's columns.
-void Decoder::feed_forward(Worker& me, size_t layer) {
+void Decoder::feed_forward(Worker& me, size_t layer, const InputSource& input) {
   const LayerWeights& weights = parts_.weights.layers[layer];
-  const FloatRows normed = rows(buffers_.normed, parts_.config.hidden);
   const FloatRows gate = rows(buffers_.gate, weights.w_gate.rows());
   const FloatRows up = rows(buffers_.up, weights.w_up.rows());
-
-  me.clock().enter(Phase::kElementwise);
-  tensor::rms_norm(me, rows(buffers_.residual, parts_.config.hidden),
-                   {weights.ffn_norm, parts_.config.norm_epsilon}, normed);
+  project(me, input, {{weights.w_gate, gate}, {weights.w_up, up}});
   me.barrier();
-  project(me, normed, {{weights.w_gate, gate}, {weights.w_up, up}});
-  me.barrier();
-  me.clock().enter(Phase::kElementwise);
-  tensor::swiglu(me, gate, up, gate);
-  me.barrier();
-  project(me, gate, {{weights.w_down, rows(buffers_.partial, parts_.config.hidden)}});
+  project(me, InputSource::swiglu(gate, up),
+          {{weights.w_down, rows(buffers_.partial, parts_.config.hidden)}});
 }
 
 // out = weight x, for several weights. The input is packed once for all that want one format. Needs
 // x complete and nobody left in an earlier project().
-void Decoder::project(Worker& me, ConstFloatRows x, std::initializer_list<Projection> outputs) {
+void Decoder::project(Worker& me, const InputSource& x, std::initializer_list<Projection> outputs) {
   const tensor::InputFormat* packed_as = nullptr;
   for (const Projection& output : outputs) {
     const tensor::InputFormat& format = output.weight.input_format();
     if (packed_as == nullptr || *packed_as != format) {
       if (packed_as != nullptr) me.barrier();
       me.clock().enter(Phase::kQuantize);
-      tensor::pack_activations(me, tensor::InputSource::rows(x), format, packed_);
+      tensor::pack_activations(me, packed_as == nullptr ? x : x.again(), format, packed_);
       me.barrier();
       packed_as = &format;
     }
@@ -243,44 +246,39 @@ void Decoder::project(Worker& me, ConstFloatRows x, std::initializer_list<Projec
   }
 }
 
-// residual += the sum of all ranks' partial. False when the group failed. Worker 0 talks to the
-// other ranks while its fellows wait at the barrier.
-bool Decoder::add_sum_over_ranks(Worker& me) {
+// partial = the sum of all ranks' partial. False when the group failed. Worker 0 talks to the other
+// ranks while its fellows wait at the barrier.
+bool Decoder::sum_over_ranks(Worker& me) {
   me.barrier();
-  if (parts_.group.size() > 1) {
-    if (me.is_first()) {
-      const tensor::PhaseScope scope(me.clock(), Phase::kCollective);
-      const size_t count = static_cast<size_t>(tokens_) * parts_.config.hidden;
-      status_ = parts_.group.all_reduce(buffers_.partial.first(count), *deadline_);
-    }
-    me.barrier(Phase::kCollective);
-    if (!status_.is_ok()) return false;
+  if (parts_.group.size() == 1) return true;
+  if (me.is_first()) {
+    const tensor::PhaseScope scope(me.clock(), Phase::kCollective);
+    const size_t count = static_cast<size_t>(tokens_) * parts_.config.hidden;
+    status_ = parts_.group.all_reduce(buffers_.partial.first(count), *deadline_);
   }
-  me.clock().enter(Phase::kElementwise);
-  tensor::add(me, rows(buffers_.residual, parts_.config.hidden),
-              rows(buffers_.partial, parts_.config.hidden));
-  me.barrier();
-  return true;
+  me.barrier(Phase::kCollective);
+  return status_.is_ok();
 }
 
-// logits = output(norm(residual)) for the outputs [first, first + count).
+// logits = output(norm(residual + partial)) for the outputs [first, first + count).
 void Decoder::head(Worker& me, size_t first, size_t count) {
   const auto hidden = static_cast<int64_t>(parts_.config.hidden);
   const auto outputs = static_cast<int64_t>(count);
   const FloatRows x{buffers_.head.data(), outputs, hidden, hidden};
-  const FloatRows residual = rows(buffers_.residual, hidden);
+  // The layers store the stream's value an odd number of times.
+  const FloatRows residual = rows(buffers_.next_residual, hidden);
+  const FloatRows partial = rows(buffers_.partial, hidden);
   const int64_t vocabulary = parts_.weights.output.rows();
 
   me.clock().enter(Phase::kElementwise);
   const tensor::Range mine = me.share(outputs);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
-    std::memcpy(x.row(i), residual.row(output_tokens_[first + static_cast<size_t>(i)]),
-                static_cast<size_t>(hidden) * sizeof(float));
+    const auto token = static_cast<int64_t>(output_tokens_[first + static_cast<size_t>(i)]);
+    std::transform(residual.row(token), residual.row(token) + hidden, partial.row(token), x.row(i),
+                   std::plus<float>());
   }
   me.barrier();
-  tensor::rms_norm(me, x, {parts_.weights.output_norm, parts_.config.norm_epsilon}, x);
-  me.barrier();
-  project(me, x,
+  project(me, InputSource::normed(x, {parts_.weights.output_norm, parts_.config.norm_epsilon}),
           {{parts_.weights.output, {buffers_.logits.data(), outputs, vocabulary, vocabulary}}});
   me.barrier();
   me.clock().enter(Phase::kSampling);

@@ -24,6 +24,7 @@
 #include "runtime/sampling/logits.h"
 #include "tensor/activations.h"
 #include "tensor/aligned_buffer.h"
+#include "tensor/ops/heads.h"
 #include "tensor/ops/rope.h"
 #include "tensor/rows.h"
 #include "tensor/threads.h"
@@ -77,18 +78,25 @@ class Decoder {
   };
   // Activations of a step, [tokens_max, ...].
   struct Buffers {
-    FloatBuffer residual;  // hidden: the sum of everything so far
-    FloatBuffer normed;    // hidden
-    FloatBuffer partial;   // hidden: this rank's part of a projection's sum
-    FloatBuffer q;         // q_heads * head_dim
-    FloatBuffer k;         // kv_heads * head_dim
-    FloatBuffer v;         // kv_heads * head_dim
-    FloatBuffer mixed;     // q_heads * head_dim: attention's output
-    FloatBuffer gate;      // ffn
-    FloatBuffer up;        // ffn
-    FloatBuffer angles;    // cos and sin of every position
-    FloatBuffer head;      // [outputs_max, hidden]
-    FloatBuffer logits;    // [outputs_max, vocabulary rows]
+    FloatBuffer residual;       // hidden: the embeddings, then every second value of the stream
+    FloatBuffer next_residual;  // hidden: the other values
+    FloatBuffer partial;        // hidden: this rank's part of a projection's sum, then the sum
+    FloatBuffer q;              // q_heads * head_dim
+    FloatBuffer k;              // kv_heads * head_dim
+    FloatBuffer v;              // kv_heads * head_dim
+    FloatBuffer parts;          // of queries whose attention is split over the workers
+    FloatBuffer mixed;          // q_heads * head_dim: attention's output
+    FloatBuffer gate;           // ffn
+    FloatBuffer up;             // ffn
+    FloatBuffer angles;         // cos and sin of every position
+    FloatBuffer head;           // [outputs_max, hidden]
+    FloatBuffer logits;         // [outputs_max, vocabulary rows]
+  };
+  // A worker's view of the residual stream between two halves of a layer.
+  struct Stream {
+    float* x = nullptr;       // the last value stored
+    float* next = nullptr;    // where the next one goes
+    bool has_addend = false;  // the stream's value is x + partial
   };
   // One matrix of several that read the same input, and where its output goes.
   struct Projection {
@@ -103,19 +111,20 @@ class Decoder {
 
   // Run by every worker.
   bool layers(tensor::Worker& me);
-  void attention(tensor::Worker& me, size_t layer);
-  void feed_forward(tensor::Worker& me, size_t layer);
+  tensor::InputSource next_input(Stream& stream, std::span<const float> weight) const;
+  void attention(tensor::Worker& me, size_t layer, const tensor::InputSource& input);
+  void feed_forward(tensor::Worker& me, size_t layer, const tensor::InputSource& input);
   void head(tensor::Worker& me, size_t first, size_t count);
   void summarize_outputs(tensor::Worker& me, size_t first, size_t count);
-  void project(tensor::Worker& me, tensor::ConstFloatRows x,
+  void project(tensor::Worker& me, const tensor::InputSource& x,
                std::initializer_list<Projection> outputs);
-  void bias_and_norm(tensor::Worker& me, size_t layer, tensor::FloatRows q, tensor::FloatRows k,
-                     tensor::FloatRows v);
-  bool add_sum_over_ranks(tensor::Worker& me);
+  void prepare_heads(tensor::Worker& me, size_t layer, const tensor::HeadRows& projected);
+  bool sum_over_ranks(tensor::Worker& me);
   size_t summary_pieces() const;
 
+  tensor::FloatRows rows_at(float* data, int64_t cols) const { return {data, tokens_, cols, cols}; }
   tensor::FloatRows rows(const FloatBuffer& buffer, int64_t cols) const {
-    return {buffer.data(), tokens_, cols, cols};
+    return rows_at(buffer.data(), cols);
   }
 
   tensor::RopeAngles angles() const {
@@ -127,6 +136,7 @@ class Decoder {
   const DecoderLimits limits_;
   const tensor::RopeTable rope_;
   Buffers buffers_;
+  size_t parts_floats_ = 0;
   tensor::Activations packed_;                 // of whichever matrices are next
   std::vector<LogitSummary> piece_summaries_;  // [outputs_max, summary_pieces()]
   std::vector<LogitSummary> summaries_;        // [outputs_max]

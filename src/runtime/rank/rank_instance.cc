@@ -10,7 +10,7 @@
 #include "runtime/measure/collect.h"
 #include "runtime/rank/rank_report.h"
 #include "runtime/rank/summary_codec.h"
-#include "tensor/ops/elementwise.h"
+#include "tensor/ops/embedding.h"
 
 namespace shoal::runtime {
 namespace {
@@ -37,6 +37,18 @@ Status check_options(const EngineOptions& options, const plan::Plan& plan, size_
   return Status::ok();
 }
 
+tensor::DType kv_dtype(plan::KvType type) {
+  switch (type) {
+    case plan::KvType::kF16:
+      return tensor::DType::kF16;
+    case plan::KvType::kF32:
+      return tensor::DType::kF32;
+    case plan::KvType::kQ8:
+      break;
+  }
+  return tensor::DType::kI8;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RankInstance>> RankInstance::create(const model::Model& model,
@@ -54,6 +66,7 @@ Status RankInstance::load() {
   tensor::WorkerPoolOptions pool;
   pool.workers = static_cast<int>(options_.threads);
   pool.threads_on_machine = static_cast<int>(options_.threads_on_machine);
+  if (options_.kernels.has_value()) pool.path = *options_.kernels;
   if (options_.exact) pool.path = tensor::KernelPath::kExact;
   ASSIGN_OR_RETURN(pool_, tensor::WorkerPool::create(pool));
 
@@ -95,7 +108,7 @@ Status RankInstance::create_cache() {
   cache.sessions_max = options_.sessions_max;
   for (size_t layer = 0; layer < part.layers.size(); ++layer) {
     tensor::KvLayout layout;
-    layout.type = plan_.kv_type == plan::KvType::kF32 ? tensor::DType::kF32 : tensor::DType::kF16;
+    layout.type = kv_dtype(plan_.kv_type);
     layout.kv_heads = static_cast<int64_t>(part.layers[layer].kv_heads.size());
     layout.head_dim = model_.config.layers[layer].head_dim;
     cache.layers.push_back(layout);
@@ -142,7 +155,8 @@ Status RankInstance::exchange_reports(Status loaded) {
   if (failure.is_ok()) return failure;
   Command shutdown;
   shutdown.op = Op::kShutdown;
-  const Status sent = lead(shutdown, {}, nullptr);
+  shutdown.number = ++commands_;
+  const Status sent = send(shutdown, {});
   if (!sent.is_ok()) LOG(debug, "ranks that loaded were not told to end: {}", sent.message());
   return failure;
 }
@@ -173,10 +187,14 @@ Status RankInstance::lead(Command& command, std::span<const TokenId> tokens,
   }
   if (group_.size() > 1) {
     const tensor::PhaseScope scope(clock(), tensor::Phase::kCollective);
-    encode_command(command, activations, &message_);
-    RETURN_IF_ERROR(group_.broadcast_message(message_, 0, deadline(options_.step_deadline)));
+    RETURN_IF_ERROR(send(command, activations));
   }
   return execute(command, on_logits);
+}
+
+Status RankInstance::send(const Command& command, std::span<const float> activations) {
+  encode_command(command, activations, &message_);
+  return group_.broadcast_message(message_, 0, deadline(options_.step_deadline));
 }
 
 Result<bool> RankInstance::follow() {

@@ -71,6 +71,8 @@ class RankInstance {
       : model_(model), plan_(plan), group_(group), options_(options) {}
   Status load();
   Status create_cache();
+  // Rank 0, to all other ranks.
+  Status send(const Command& command, std::span<const float> activations);
   Status exchange_reports(Status loaded);
   CommandLimits limits() const;
   Deadline deadline(Nanoseconds from_now) const;

@@ -1,43 +1,17 @@
 #include "tensor/ops/attention.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "tensor/cpu/attention_kernel.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/float16.h"
 
 namespace shoal::tensor {
 namespace {
 
 void check_layout(const KvLayout& layout) {
-  CHECK(layout.type == DType::kF16 || layout.type == DType::kF32);
+  CHECK(layout.type == DType::kF16 || layout.type == DType::kF32 || layout.type == DType::kI8);
   CHECK(layout.page_tokens > 0 && layout.page_tokens % KvLayout::kLanes == 0);
-}
-
-void store_element(const KvLayout& layout, std::byte* page, int64_t element, float value) {
-  if (layout.type == DType::kF32) {
-    std::memcpy(page + element * 4, &value, sizeof(value));
-    return;
-  }
-  const uint16_t half = float_to_f16_saturated(value);
-  std::memcpy(page + element * 2, &half, sizeof(half));
-}
-
-// One head of one token's K and V into its slot of the page.
-struct KvHead {
-  const float* k;
-  const float* v;
-  int64_t head;
-  int64_t slot;
-};
-
-void write_head(const KvLayout& layout, const KvHead& from, std::byte* page) {
-  for (int64_t d = 0; d < layout.head_dim; ++d) {
-    store_element(layout, page, layout.key_offset(from.head, d, from.slot), from.k[d]);
-    store_element(layout, page, layout.value_offset(from.head, from.slot, d), from.v[d]);
-  }
 }
 
 // Attention of one sequence is cut into units: one KV head and up to 8 of its queries, which are
@@ -89,56 +63,133 @@ int64_t queries_per_unit(int64_t queries_in_all, int64_t workers) {
   return width;
 }
 
-}  // namespace
+// Steps with more queries have enough units without splitting.
+constexpr int64_t kSplitQueriesMax = 64;
 
-void write_kv(Worker& me, const KvLayout& layout, ConstFloatRows k, ConstFloatRows v,
-              std::span<const KvSequence> sequences) {
-  check_layout(layout);
-  CHECK(k.cols == layout.kv_heads * layout.head_dim && v.cols == k.cols);
-  for (const KvSequence& sequence : sequences) {
-    CHECK(layout.pages_for(sequence.position + sequence.tokens) <=
-          static_cast<int64_t>(sequence.pages.size()));
-    const Range mine = me.share(sequence.tokens * layout.kv_heads);
-    for (int64_t item = mine.begin; item < mine.end; ++item) {
-      const int64_t token = item / layout.kv_heads;
-      const int64_t head = item % layout.kv_heads;
-      const int64_t position = sequence.position + token;
-      write_head(layout,
-                 {k.row(sequence.row + token) + head * layout.head_dim,
-                  v.row(sequence.row + token) + head * layout.head_dim, head,
-                  position % layout.page_tokens},
-                 sequence.pages[static_cast<size_t>(position / layout.page_tokens)]);
+// The attention of one step.
+class StepAttention {
+ public:
+  StepAttention(Worker& me, const KvLayout& layout, const AttentionParams& params,
+                std::span<const KvSequence> sequences, const AttentionRows& rows)
+      : me_(me), layout_(layout), params_(params), sequences_(sequences), rows_(rows) {
+    for (const KvSequence& sequence : sequences) {
+      queries_ += sequence.tokens * params.query_heads;
+      context_ = std::max(context_, sequence.position + sequence.tokens);
+    }
+    CHECK(me.scratch().size() >= attention_scratch_bytes(me.kernels().path, layout, context_));
+    tile_.scratch = me.scratch();
+    chunk_ = attention_chunk(layout);
+    chunks_ = (context_ + chunk_ - 1) / chunk_;
+  }
+
+  void run() {
+    if (!is_split()) {
+      const int64_t width = queries_per_unit(queries_, me_.count());
+      for_each_tile(width, [&](int64_t) {
+        if (is_mine()) me_.kernels().attention_tile(tile_);
+      });
+      return;
+    }
+    for_each_tile(kTileTokens, [&](int64_t query) { attend_parts(query); });
+    me_.barrier();
+    for_each_tile(kTileTokens, [&](int64_t query) {
+      if (is_mine()) merge_parts(query);
+    });
+  }
+
+ private:
+  bool is_split() const {
+    return me_.count() > 1 && chunks_ > 1 && queries_ <= kSplitQueriesMax &&
+           me_.kernels().merge_attention != nullptr &&
+           static_cast<int64_t>(rows_.parts.size()) >= queries_ * chunks_ * part_floats();
+  }
+  int64_t part_floats() const { return attention_part_floats(layout_); }
+  float* parts_of(int64_t query) const {
+    return rows_.parts.data() + query * chunks_ * part_floats();
+  }
+
+  // Units go to the workers in turn: later ones see more positions.
+  bool is_mine() { return unit_++ % me_.count() == me_.index(); }
+
+  // Calls fn(number of the tile's first query in the step) with tile_ filled.
+  template <typename Fn>
+  void for_each_tile(int64_t width, Fn fn) {
+    int64_t query = 0;
+    for (const KvSequence& sequence : sequences_) {
+      const SequenceUnits units(layout_, params_, sequence);
+      for (int64_t kv_head = 0; kv_head < layout_.kv_heads; ++kv_head) {
+        const int64_t all = units.query_heads(kv_head).size() * sequence.tokens;
+        for (int64_t first = 0; first < all;) {
+          tile_.queries = std::min(width, next_tile_tokens(all - first));
+          units.fill(kv_head, first, rows_, tile_);
+          fn(query + first);
+          first += tile_.queries;
+        }
+        query += all;
+      }
     }
   }
-}
+
+  // The chunks that some query of the tile sees.
+  Range tile_chunks() const {
+    const int64_t begin =
+        *std::min_element(tile_.begin.begin(), tile_.begin.begin() + tile_.queries);
+    const int64_t end = *std::max_element(tile_.end.begin(), tile_.end.begin() + tile_.queries);
+    return {begin / chunk_, (end + chunk_ - 1) / chunk_};
+  }
+
+  void attend_parts(int64_t query) {
+    const Range chunks = tile_chunks();
+    for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+      if (!is_mine()) continue;
+      tile_.chunk = chunk;
+      for (int64_t i = 0; i < tile_.queries; ++i) {
+        tile_.out[static_cast<size_t>(i)] = parts_of(query + i) + chunk * part_floats();
+      }
+      me_.kernels().attention_tile(tile_);
+    }
+  }
+
+  void merge_parts(int64_t query) const {
+    const Range chunks = tile_chunks();
+    for (int64_t i = 0; i < tile_.queries; ++i) {
+      AttentionMerge merge;
+      merge.layout = &layout_;
+      merge.parts = parts_of(query + i) + chunks.begin * part_floats();
+      merge.count = chunks.size();
+      merge.total = reinterpret_cast<float*>(me_.scratch().data());
+      merge.out = tile_.out[static_cast<size_t>(i)];
+      me_.kernels().merge_attention(merge);
+    }
+  }
+
+  Worker& me_;
+  const KvLayout& layout_;
+  const AttentionParams& params_;
+  std::span<const KvSequence> sequences_;
+  const AttentionRows& rows_;
+  AttentionTile tile_;
+  int64_t queries_ = 0;
+  int64_t context_ = 0;
+  int64_t chunk_ = 1;
+  int64_t chunks_ = 0;
+  int64_t unit_ = 0;
+};
+
+}  // namespace
 
 void attention(Worker& me, const KvLayout& layout, const AttentionParams& params,
                std::span<const KvSequence> sequences, const AttentionRows& rows) {
   check_layout(layout);
   CHECK(rows.q.cols == params.query_heads * layout.head_dim && rows.out.cols == rows.q.cols);
   CHECK(params.group_size > 0);
-  int64_t queries = 0;
-  for (const KvSequence& sequence : sequences) queries += sequence.tokens * params.query_heads;
-  const int64_t width = queries_per_unit(queries, me.count());
-  int64_t unit = 0;  // units go to the workers in turn: later ones see more positions
-  AttentionTile tile;
-  tile.scratch = me.scratch();
-  for (const KvSequence& sequence : sequences) {
-    CHECK(me.scratch().size() >=
-          attention_scratch_bytes(me.kernels().path, layout, sequence.position + sequence.tokens));
-    const SequenceUnits units(layout, params, sequence);
-    for (int64_t kv_head = 0; kv_head < layout.kv_heads; ++kv_head) {
-      const int64_t all = units.query_heads(kv_head).size() * sequence.tokens;
-      for (int64_t first = 0; first < all;) {
-        tile.queries = std::min(width, next_tile_tokens(all - first));
-        if (unit++ % me.count() == me.index()) {
-          units.fill(kv_head, first, rows, tile);
-          me.kernels().attention_tile(tile);
-        }
-        first += tile.queries;
-      }
-    }
-  }
+  StepAttention(me, layout, params, sequences, rows).run();
+}
+
+size_t attention_parts_floats(const KvLayout& layout, int64_t context_max) {
+  const int64_t chunk = attention_chunk(layout);
+  const int64_t chunks = (context_max + chunk - 1) / chunk;
+  return static_cast<size_t>(kSplitQueriesMax * chunks * attention_part_floats(layout));
 }
 
 size_t attention_scratch_bytes(KernelPath path, const KvLayout& layout, int64_t context_max) {

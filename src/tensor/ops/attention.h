@@ -1,9 +1,11 @@
 // Grouped-query attention over the paged KV cache.
 //
 // A token attends to every position up to its own, or with a window W to the last W of them, itself
-// included. Softmax runs page by page with a running maximum (online softmax), in float32.
-// Result bits do not depend on the number of workers or on the other tokens of the batch.
-// Thread rule: SPMD; both ops end without a barrier.
+// included. Softmax runs page by page with a running maximum (online softmax), in float32, and is
+// put together from parts of about 512 positions. When a step has few queries, as in decoding, and
+// a long context, workers share a query's parts; else each takes whole queries. Result bits do not
+// depend on the number of workers or on the other tokens of the batch. Thread rule: SPMD; ends
+// without a barrier. What prepare_heads wrote is read after one.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +16,6 @@
 #include "tensor/threads.h"
 
 namespace shoal::tensor {
-
-// k (after rope) and v [tokens, kv_heads * head_dim] into the pages. f16 pages clamp finite values
-// to +-65504. Call a barrier before attention.
-void write_kv(Worker& me, const KvLayout& layout, ConstFloatRows k, ConstFloatRows v,
-              std::span<const KvSequence> sequences);
 
 struct AttentionParams {
   int64_t query_heads = 0;       // of this rank
@@ -32,13 +29,17 @@ struct AttentionParams {
 struct AttentionRows {
   ConstFloatRows q;  // [tokens, query_heads * head_dim]
   FloatRows out;     // the same shape, not overlapping q
+  // Shared memory for the parts of split queries: attention_parts_floats, or none for no splitting.
+  std::span<float> parts = {};
 };
 
-// out[token, head, :] = softmax(scale * q . K) V. Needs attention_scratch_bytes of worker scratch.
+// out[token, head, :] = softmax(scale * q . K) V. May call a barrier. Needs attention_scratch_bytes
+// of worker scratch.
 void attention(Worker& me, const KvLayout& layout, const AttentionParams& params,
                std::span<const KvSequence> sequences, const AttentionRows& rows);
 
 // For sequences of up to context_max positions.
+size_t attention_parts_floats(const KvLayout& layout, int64_t context_max);
 size_t attention_scratch_bytes(KernelPath path, const KvLayout& layout, int64_t context_max);
 
 }  // namespace shoal::tensor

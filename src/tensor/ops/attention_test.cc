@@ -1,4 +1,4 @@
-// The contract of write_kv and attention, on every kernel path and KV type.
+// The contract of attention and the pages that it reads, on every kernel path and KV type.
 #include "tensor/ops/attention.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 
 #include "tensor/aligned_buffer.h"
 #include "tensor/float16.h"
+#include "tensor/ops/heads.h"
 
 namespace shoal::tensor {
 namespace {
@@ -30,7 +31,7 @@ struct Session {
   KvLayout layout;
   AttentionParams params;
   int64_t tokens;
-  std::vector<float> q, k, v, out;
+  std::vector<float> q, k, v, out, parts;
   std::vector<AlignedBuffer> buffers;
   std::vector<std::byte*> pages;
 
@@ -62,14 +63,24 @@ struct Session {
       return FloatRows{all.data() + begin * cols, end - begin, cols, cols};
     };
     pool.run([&](Worker& me) {
-      write_kv(me, layout, rows(k, kv_cols()), rows(v, kv_cols()), sequences);
+      prepare_heads(me, layout, {}, {rows(q, q_cols()), rows(k, kv_cols()), rows(v, kv_cols())},
+                    sequences);
       me.barrier();
-      attention(me, layout, params, sequences, {rows(q, q_cols()), rows(out, q_cols())});
+      attention(me, layout, params, sequences, {rows(q, q_cols()), rows(out, q_cols()), parts});
     });
   }
 
-  double stored(float value) const {
-    return layout.type == DType::kF32 ? value : f16_to_float(float_to_f16(value));
+  // Room for a context that is split over the workers.
+  void allow_splitting() { parts.resize(attention_parts_floats(layout, tokens)); }
+
+  // Element d of the head whose values begin at `head`, as a page keeps it.
+  double stored(const float* head, int64_t d) const {
+    if (layout.type == DType::kF32) return head[d];
+    if (layout.type == DType::kF16) return f16_to_float(float_to_f16(head[d]));
+    float extreme = 0;
+    for (int64_t i = 0; i < layout.head_dim; ++i) extreme = std::max(extreme, std::fabs(head[i]));
+    const float scale = f16_to_float(float_to_f16(extreme / 127.0F));
+    return std::nearbyint(head[d] * (1.0F / scale)) * scale;
   }
 
   // The naive result in float64.
@@ -84,7 +95,7 @@ struct Session {
       double score = 0;
       for (int64_t d = 0; d < dim; ++d) {
         score += static_cast<double>(q[static_cast<size_t>(token * q_cols() + head * dim + d)]) *
-                 stored(k[static_cast<size_t>(other * kv_cols() + kv_head * dim + d)]);
+                 stored(&k[static_cast<size_t>(other * kv_cols() + kv_head * dim)], d);
       }
       weights.push_back(std::exp(score * static_cast<double>(params.scale)));
       sum += weights.back();
@@ -94,14 +105,14 @@ struct Session {
       for (int64_t d = 0; d < dim; ++d) {
         result[static_cast<size_t>(d)] +=
             weights[static_cast<size_t>(other - begin)] / sum *
-            stored(v[static_cast<size_t>(other * kv_cols() + kv_head * dim + d)]);
+            stored(&v[static_cast<size_t>(other * kv_cols() + kv_head * dim)], d);
       }
     }
     return result;
   }
 
-  void expect_naive() const {
-    for (int64_t token = 0; token < tokens; ++token) {
+  void expect_naive(int64_t first = 0) const {
+    for (int64_t token = first; token < tokens; ++token) {
       for (int64_t head = 0; head < params.query_heads; ++head) {
         const std::vector<double> want = naive(token, head);
         for (int64_t d = 0; d < layout.head_dim; ++d) {
@@ -141,7 +152,7 @@ class Attention : public testing::TestWithParam<PathAndType> {
 
 INSTANTIATE_TEST_SUITE_P(EveryPathAndKvType, Attention,
                          testing::Combine(testing::ValuesIn(runnable_kernel_paths()),
-                                          testing::Values(DType::kF16, DType::kF32)),
+                                          testing::Values(DType::kF16, DType::kF32, DType::kI8)),
                          [](const testing::TestParamInfo<PathAndType>& info) {
                            return std::string(kernel_path_name(std::get<0>(info.param))) + "_" +
                                   std::string(dtype_name(std::get<1>(info.param)));
@@ -229,6 +240,36 @@ TEST_P(Attention, AWindowLongerThanAPageGivesTheNaiveResult) {
   session.expect_naive();
 }
 
+// Contexts beyond 512 positions are put together from parts.
+TEST_P(Attention, LongContextsGiveTheNaiveResult) {
+  for (const int64_t window : {0, 700}) {
+    AttentionParams windowed = params(4, 2, 16);
+    windowed.window = window;
+    Session session(layout(2, 16, 64), windowed, 1210);
+    auto workers = pool(2);
+    session.allow_splitting();
+    session.step(*workers, 0, 1200);
+    for (int64_t token = 1200; token < 1210; ++token) session.step(*workers, token, token + 1);
+    session.expect_naive(1198);
+  }
+}
+
+TEST_P(Attention, SplittingAContextOverWorkersChangesNoBit) {
+  for (const int64_t window : {0, 600}) {
+    AttentionParams windowed = params(6, 3, 24);
+    windowed.window = window;
+    Session alone(layout(2, 24, 16), windowed, 1120);
+    alone.step(*pool(), 0, 1120);
+    Session split = Session(layout(2, 24, 16), windowed, 1120);
+    split.allow_splitting();
+    split.step(*pool(2), 0, 1100);
+    for (int64_t token = 1100; token < 1120; ++token) {
+      split.step(*pool(static_cast<int>(token % 4) + 1), token, token + 1);
+    }
+    EXPECT_EQ(split.out, alone.out) << "window " << window;
+  }
+}
+
 TEST_P(Attention, SeveralSessionsInOneStepDoNotMix) {
   Session first(layout(1, 16), params(3, 3, 16), 30);
   Session second(layout(1, 16), params(3, 3, 16), 45);
@@ -243,15 +284,16 @@ TEST_P(Attention, SeveralSessionsInOneStepDoNotMix) {
     rows.insert(rows.end(), b.begin() + 40 * cols, b.begin() + 45 * cols);
     return rows;
   };
-  const std::vector<float> q = joined(first.q, second.q, 48);
-  const std::vector<float> k = joined(first.k, second.k, 16);
-  const std::vector<float> v = joined(first.v, second.v, 16);
+  std::vector<float> q = joined(first.q, second.q, 48);
+  std::vector<float> k = joined(first.k, second.k, 16);
+  std::vector<float> v = joined(first.v, second.v, 16);
   std::vector<float> out(6 * 48);
   const std::vector<KvSequence> sequences = {
       {.pages = first.pages, .position = 29, .tokens = 1, .row = 0},
       {.pages = second.pages, .position = 40, .tokens = 5, .row = 1}};
   workers->run([&](Worker& me) {
-    write_kv(me, first.layout, {k.data(), 6, 16, 16}, {v.data(), 6, 16, 16}, sequences);
+    prepare_heads(me, first.layout, {},
+                  {{q.data(), 6, 48, 48}, {k.data(), 6, 16, 16}, {v.data(), 6, 16, 16}}, sequences);
     me.barrier();
     attention(me, first.layout, first.params, sequences,
               {{q.data(), 6, 48, 48}, {out.data(), 6, 48, 48}});
@@ -284,7 +326,9 @@ TEST_P(Attention, ValuesBeyondHalfAreClamped) {
   session.v.assign(16, 1e6F);
   session.step(*pool(), 0, 1);
   const float want = session.layout.type == DType::kF16 ? 65504.0F : 1e6F;
-  for (const float value : session.out) EXPECT_NEAR(value, want, want * 1e-6F);
+  // An 8-bit value of a head's largest magnitude is 127 times a half, which has 11 bits.
+  const float part = session.layout.type == DType::kI8 ? 0x1p-11F : 1e-6F;
+  for (const float value : session.out) EXPECT_NEAR(value, want, want * part);
 }
 
 }  // namespace

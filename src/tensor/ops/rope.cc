@@ -87,22 +87,6 @@ double scale_frequency(const RopeConfig& config, double frequency, int64_t pair)
   return frequency;
 }
 
-// Rotates one head in place.
-void rotate(const RopeTable& table, const float* cosines, const float* sines, float* head) {
-  const int64_t pairs = table.pairs();
-  const bool is_interleaved = table.config().pairing == RopePairing::kInterleaved;
-  const int64_t step = is_interleaved ? 2 : 1;
-  const int64_t distance = is_interleaved ? 1 : pairs;
-  for (int64_t i = 0; i < pairs; ++i) {
-    float& first = head[i * step];
-    float& second = head[i * step + distance];
-    const float x = first;
-    const float y = second;
-    first = x * cosines[i] - y * sines[i];
-    second = x * sines[i] + y * cosines[i];
-  }
-}
-
 }  // namespace
 
 double yarn_mscale(double factor, double mscale) {
@@ -148,16 +132,20 @@ void compute_rope_angles(Worker& me, std::span<const int32_t> positions, const R
   }
 }
 
-void rope(Worker& me, FloatRows x, int64_t head_dim, const RopeAngles& angles) {
-  const RopeTable& table = *angles.table;
-  CHECK(head_dim > 0 && x.cols % head_dim == 0 && table.config().rotary_dims <= head_dim);
-  CHECK(static_cast<int64_t>(angles.values.size()) >= rope_angles_floats(table, x.rows));
-  const int64_t heads = x.cols / head_dim;
-  const Range mine = me.share(x.rows * heads);
-  for (int64_t item = mine.begin; item < mine.end; ++item) {
-    const int64_t token = item / heads;
-    const float* cosines = angles.values.data() + token * 2 * table.pairs();
-    rotate(table, cosines, cosines + table.pairs(), x.row(token) + item % heads * head_dim);
+void RopeAngles::rotate(int64_t token, float* head) const {
+  const int64_t pairs = table->pairs();
+  const float* cosines = values.data() + token * 2 * pairs;
+  const float* sines = cosines + pairs;
+  const bool is_interleaved = table->config().pairing == RopePairing::kInterleaved;
+  const int64_t step = is_interleaved ? 2 : 1;
+  const int64_t distance = is_interleaved ? 1 : pairs;
+  for (int64_t i = 0; i < pairs; ++i) {
+    float& first = head[i * step];
+    float& second = head[i * step + distance];
+    const float x = first;
+    const float y = second;
+    first = x * cosines[i] - y * sines[i];
+    second = x * sines[i] + y * cosines[i];
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // Frequencies follow the published formulas: plain (RoFormer), linear scaling, Llama 3's frequency
 // bands, YaRN; a file may also give divisors per pair (GGUF's rope_freqs.weight).
-// Thread rule: RopeTable is immutable; the ops are SPMD and end without a barrier.
+// Thread rule: RopeTable is immutable; compute_rope_angles is SPMD and ends without a barrier.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +64,9 @@ class RopeTable {
 struct RopeAngles {
   const RopeTable* table = nullptr;
   std::span<float> values;  // [tokens, 2, pairs]: cos, then sin, times the attention factor
+
+  // Rotates one head of the step's token in place: [head_dim >= rotary_dims].
+  void rotate(int64_t token, float* head) const;
 };
 
 inline int64_t rope_angles_floats(const RopeTable& table, int64_t tokens) {
@@ -72,8 +75,5 @@ inline int64_t rope_angles_floats(const RopeTable& table, int64_t tokens) {
 
 // Fills angles.values for the tokens at these positions.
 void compute_rope_angles(Worker& me, std::span<const int32_t> positions, const RopeAngles& angles);
-
-// Rotates every head of every row in place: x [tokens, heads * head_dim].
-void rope(Worker& me, FloatRows x, int64_t head_dim, const RopeAngles& angles);
 
 }  // namespace shoal::tensor

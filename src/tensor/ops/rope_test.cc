@@ -20,7 +20,12 @@ std::vector<float> rotate(const RopeTable& table, std::vector<float> x, int64_t 
   pool->run([&](Worker& me) {
     compute_rope_angles(me, positions, angles);
     me.barrier();
-    rope(me, {x.data(), tokens, cols, cols}, head_dim, angles);
+    const Range mine = me.share(tokens);
+    for (int64_t token = mine.begin; token < mine.end; ++token) {
+      for (int64_t at = 0; at < cols; at += head_dim) {
+        angles.rotate(token, x.data() + token * cols + at);
+      }
+    }
   });
   return x;
 }
