@@ -61,7 +61,9 @@ impl Counting {
         // SAFETY: the watch of a thread with a limit lives as long as the limit.
         let watch = unsafe { &*WATCH.get() };
         let is_over = USED.get() > limit;
-        if is_over || watch.is_abandoned.load(Ordering::Relaxed) {
+        let has_to_stop = is_over || watch.is_abandoned.load(Ordering::Relaxed);
+        // A panic is reported under locks of the standard library, which nobody may sleep with.
+        if has_to_stop && !thread::panicking() {
             LIMIT.set(UNBOUNDED);
             watch.is_over_memory.store(is_over, Ordering::Release);
             watch.caller.unpark();
