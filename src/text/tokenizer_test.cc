@@ -15,6 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 using Ids = std::vector<int32_t>;
+
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -158,6 +160,13 @@ TEST(Tokenizer, RefusesFilesThatItCannotUse) {
   EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 4000000000}, "merges": []}})"),
               HasSubstr("4000000000"));
   EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 0}}})"), HasSubstr("merges"));
+  EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+                          "added_tokens": [
+      {"id": 1, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+       "normalized": false, "special": true},
+      {"id": 1, "content": "<t>", "single_word": false, "lstrip": false, "rstrip": false,
+       "normalized": false, "special": true}]})"),
+              AllOf(HasSubstr("added_tokens[1]"), HasSubstr("<t>"), HasSubstr("<s>")));
   EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["aa"]}})"),
               HasSubstr("model.merges[0]"));
   EXPECT_THAT(refusal(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a"]}})"),

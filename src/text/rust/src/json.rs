@@ -270,8 +270,15 @@ fn list_tokens(
         tokens[id as usize] = text.to_owned();
         kinds[id as usize] = if is_byte { Kind::Byte } else { Kind::Normal };
     });
-    for added in &file.added_tokens {
+    let mut taken = AHashMap::new();
+    for (place, added) in file.added_tokens.iter().enumerate() {
         let id = added.id as usize;
+        let text = &added.token.content;
+        if let Some(other) = taken.insert(id, text).filter(|&other| other != text) {
+            return Err(TextError::input(format!(
+                "added_tokens[{place}]: \"{text}\" has the id {id} of \"{other}\""
+            )));
+        }
         tokens[id].clone_from(&added.token.content);
         kinds[id] = if Some(&added.token.content) == file.model.unk_token.as_ref() {
             Kind::Unknown
