@@ -1,4 +1,5 @@
-// Any bytes as a GGUF file: parsed, walked, and turned into a config, tensors and a vocabulary.
+// Any bytes as a GGUF file: parsed, walked, and turned into a config, tensors, a tokenizer and a
+// chat template, which are used.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -7,6 +8,7 @@
 #include "memory_file.h"
 #include "model/gguf/reader.h"
 #include "model/model.h"
+#include "text_parts.h"
 
 namespace shoal::model {
 namespace {
@@ -39,6 +41,24 @@ size_t walk(const ModelFile& file) {
   return sum;
 }
 
+// Larger ones are the fuzzer's own copies of the small ones.
+constexpr size_t kTokensMax = 4096;
+constexpr size_t kTemplateBytesMax = 4096;
+
+void use_text(const ModelFile& file) {
+  const auto source = read_tokenizer_source(file);
+  if (source.is_ok() && source->vocabulary && source->vocabulary->tokens.size() <= kTokensMax) {
+    const auto tokenizer = text::Tokenizer::from_vocabulary(*source->vocabulary);
+    fuzz::expect_no_panic(tokenizer.status());
+    if (tokenizer.is_ok()) fuzz::use_tokenizer(**tokenizer);
+  }
+  const auto chat_template = read_chat_template(file);
+  if (chat_template.is_ok() && !chat_template->empty() &&
+      chat_template->size() <= kTemplateBytesMax) {
+    fuzz::use_template(*chat_template);
+  }
+}
+
 }  // namespace
 }  // namespace shoal::model
 
@@ -49,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!file.is_ok()) return 0;
   volatile size_t sum = shoal::model::walk(**file);
   sum = sum + 1;
-  const auto source = shoal::model::read_tokenizer_source(**file);
+  shoal::model::use_text(**file);
   const auto config = shoal::model::read_config(**file);
   if (!config.is_ok()) return 0;
   const auto tensors = shoal::model::resolve_tensors(**file, *config);

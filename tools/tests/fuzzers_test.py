@@ -45,6 +45,17 @@ class FuzzersTest(unittest.TestCase):
         self.assertIn("the reason", output)
         self.assertEqual(output.splitlines()[-1], "1 passed, 1 failed")
 
+    def test_time_is_shared_out_unless_one_is_named(self):
+        says_time = "for a in $@; do case $a in -max_total_time=*) echo time $a;; esac; done\n" + QUIET
+        for name in ("a_fuzz", "fuzz_step"):
+            self.plant(name, says_time)
+        self.assertEqual(self.run_all("--seconds", "60")[0], 0)
+        log = self.tree.root / "fuzz_step.log"
+        self.assertIn("time -max_total_time=30", log.read_text())
+        self.assertIn("time -max_total_time=60", (self.tree.root / "a_fuzz.log").read_text())
+        self.assertEqual(self.run_all("fuzz_step", "--seconds", "60")[0], 0)
+        self.assertIn("time -max_total_time=60", log.read_text())
+
     def test_an_unknown_name_fails_and_names_the_known(self):
         self.plant("a_fuzz", QUIET)
         code, output = self.run_all("c_fuzz")
