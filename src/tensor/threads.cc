@@ -1,7 +1,5 @@
 #include "tensor/threads.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <string>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/os/cpus.h"
 #include "base/os/thread.h"
 #include "base/spin_pause.h"
 #include "tensor/aligned_buffer.h"
@@ -112,7 +111,8 @@ class WorkerPoolImpl {
 
 WorkerPoolImpl::WorkerPoolImpl(const WorkerPoolOptions& options, const Kernels& kernels)
     : path_(options.path),
-      is_crowded_(std::max(options.threads_on_machine, options.workers) > allowed_cpus()),
+      is_crowded_(std::max(options.threads_on_machine, options.workers) >
+                  static_cast<int>(usable_cpus())),
       workers_(static_cast<size_t>(options.workers)),
       scratch_(static_cast<size_t>(options.workers)) {
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -232,16 +232,5 @@ Status WorkerPool::reserve_scratch(size_t bytes_per_worker) {
 }
 
 void WorkerPool::run_erased(StepFn fn, void* context) { impl_->run(fn, context); }
-
-#ifdef __linux__
-int allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-#else
-int allowed_cpus() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-#endif
 
 }  // namespace shoal::tensor

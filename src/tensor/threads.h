@@ -102,7 +102,4 @@ class WorkerPool {
   std::unique_ptr<WorkerPoolImpl> impl_;
 };
 
-// The processors that this process may run on (sched_getaffinity), at least 1.
-int allowed_cpus();
-
 }  // namespace shoal::tensor
