@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "runtime/follower.h"
 #include "runtime/setup.h"
+#include "tensor/kernel_path.h"
 
 namespace shoal::cli {
 namespace {
@@ -28,6 +29,7 @@ Status follow(fabric::Fabric& fabric) {
   options.threads = setup.threads;
   options.threads_on_machine = setup.threads * setup.plan.ranks;  // a local group
   options.exact = setup.exact;
+  options.kernels = tensor::kernel_path_from_name(setup.kernels);
   options.tokens = setup.tokens;
   options.prefill_chunk = setup.prefill_chunk;
   return runtime::run_follower(*model, plan, group, options);

@@ -44,7 +44,7 @@ Json json_of(const plan::Plan& plan, const std::string& name) {
   }
   return {{"model", name},
           {"context", plan.context},
-          {"kv_type", plan.kv_type == plan::KvType::kF32 ? "f32" : "f16"},
+          {"kv_type", plan::kv_type_name(plan.kv_type)},
           {"kv_heads_replicated", plan.kv_heads_replicated},
           {"weight_bytes", plan.weight_bytes},
           {"kv_bytes_per_token", plan.kv_bytes_per_token},

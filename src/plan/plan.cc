@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -12,6 +13,9 @@
 
 namespace shoal::plan {
 namespace {
+
+// In the order of the enumeration.
+constexpr std::array<std::string_view, 3> kKvTypeNames = {"f16", "f32", "q8"};
 
 // A vocabulary is dealt out in blocks of this many rows, or half as many, and so on, until every
 // rank can have at least kVocabularyGrainsMin of them.
@@ -128,8 +132,10 @@ uint64_t layer_weight_bytes(const model::LayerSpec& spec, const LayerBytes& byte
 }
 
 uint64_t layer_kv_bytes(const model::LayerSpec& spec, const LayerShard& shard, KvType type) {
-  const uint64_t element = type == KvType::kF16 ? 2 : 4;
-  return shard.kv_heads.size() * (uint64_t{spec.head_dim} + spec.value_head_dim) * element;
+  const uint64_t element = type == KvType::kQ8 ? 1 : (type == KvType::kF16 ? 2 : 4);
+  const uint64_t scales = type == KvType::kQ8 ? 2 * 2 : 0;
+  return shard.kv_heads.size() *
+         ((uint64_t{spec.head_dim} + spec.value_head_dim) * element + scales);
 }
 
 std::string mib(uint64_t bytes) {
@@ -167,6 +173,15 @@ void explain(const model::ModelConfig& config, Plan* plan) {
 }
 
 }  // namespace
+
+std::string_view kv_type_name(KvType type) { return kKvTypeNames[static_cast<size_t>(type)]; }
+
+std::optional<KvType> kv_type_from_name(std::string_view name) {
+  for (size_t i = 0; i < kKvTypeNames.size(); ++i) {
+    if (kKvTypeNames[i] == name) return static_cast<KvType>(i);
+  }
+  return std::nullopt;
+}
 
 WeightBytes weight_bytes(const model::ModelTensors& tensors) {
   WeightBytes out;

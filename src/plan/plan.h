@@ -11,7 +11,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -29,7 +31,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-enum class KvType { kF16, kF32 };
+enum class KvType { kF16, kF32, kQ8 };       // kQ8: 8 bits, with a scale per head and position
+std::string_view kv_type_name(KvType type);  // "f16", "f32", "q8"
+std::optional<KvType> kv_type_from_name(std::string_view name);
 
 struct PlanRequest {
   uint32_t ranks = 1;

@@ -113,6 +113,20 @@ TEST(Plan, AContextIsAddedUpInBytes) {
   EXPECT_EQ(plan.ranks[1].kv_bytes, plan.ranks[1].kv_bytes_per_token * 1000);
 }
 
+TEST(Plan, EightBitKeysAndValuesTakeAByteEachAndAScalePerHead) {
+  for (const auto& [type, name] : {std::pair{KvType::kF16, "f16"}, std::pair{KvType::kQ8, "q8"}}) {
+    EXPECT_EQ(kv_type_name(type), name);
+    EXPECT_EQ(kv_type_from_name(name), type);
+  }
+  EXPECT_FALSE(kv_type_from_name("q4").has_value());
+  World world = smol();
+  PlanRequest request;
+  request.kv_type = KvType::kQ8;
+  const Plan plan = must(make_plan(world.config, world.weights, request));
+  // 30 layers, 3 KV heads, keys and values of 64 bytes and a half.
+  EXPECT_EQ(plan.kv_bytes_per_token, 30U * 3 * 2 * (64 + 2));
+}
+
 TEST(Plan, RefusesWhatCannotWorkAndSaysWhatCan) {
   const World world = smol();
   const auto message = [](const Result<Plan>& plan) {

@@ -111,6 +111,47 @@ TEST_F(EngineGroupTest, TheSameBitsInEveryRunOfOneLayout) {
   }
 }
 
+// Half a step of 8 bits is 1/254 of a head's largest key or value. A context of over 512 positions
+// is split over a rank's workers when it decodes.
+TEST_F(EngineGroupTest, EightBitKeysAndValuesMoveLogitsLittleAndTheSameOnAnyThreads) {
+  RandomModel random;
+  random.head_dim = 32;
+  const auto model = random.make(folder_);
+  const auto tokens = some_tokens(640, random.vocab);
+  const auto logits_with = [&](plan::KvType kv_type, uint32_t threads) {
+    ClusterOptions options = options_for({2, {}}, false);
+    options.context = 1024;
+    options.kv_type = kv_type;
+    options.engine.threads = threads;
+    LocalCluster cluster(*model, options);
+    return all_logits(cluster.engine(), tokens, /*one_by_one=*/true);
+  };
+  const auto expected = logits_with(plan::KvType::kF16, 1);
+  const auto logits = logits_with(plan::KvType::kQ8, 1);
+  EXPECT_LT(max_difference(logits, expected), 0.03 * max_size(expected));
+  EXPECT_NE(logits, expected);
+  EXPECT_EQ(logits_with(plan::KvType::kQ8, 2), logits);
+}
+
+TEST_F(EngineGroupTest, EveryPathOfKernelsGivesNearlyTheSameLogits) {
+  RandomModel random;
+  random.dtype = tensor::DType::kQ4_0;
+  random.head_dim = 32;
+  const auto model = random.make(folder_);
+  const auto tokens = some_tokens(40, random.vocab);
+  const auto logits_with = [&](tensor::KernelPath path) {
+    ClusterOptions options = options_for({2, {}}, false);
+    options.engine.kernels = path;
+    LocalCluster cluster(*model, options);
+    return all_logits(cluster.engine(), tokens);
+  };
+  const auto expected = logits_with(tensor::KernelPath::kExact);
+  for (const tensor::KernelPath path : tensor::runnable_kernel_paths()) {
+    EXPECT_LT(max_difference(logits_with(path), expected), 0.002 * max_size(expected))
+        << tensor::kernel_path_name(path);
+  }
+}
+
 TEST_F(EngineGroupTest, AnswersAreThoseOfOneRankWhateverTheSampler) {
   RandomModel random;
   random.head_dim = 16;

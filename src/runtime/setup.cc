@@ -5,13 +5,15 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "tensor/kernel_path.h"
 
 namespace shoal::runtime {
 namespace {
 
 constexpr uint32_t kMagic = 0x5553'4853;  // "SHSU"
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr size_t kPathBytesMax = 4096;
+constexpr size_t kKernelsBytesMax = 32;
 
 }  // namespace
 
@@ -28,6 +30,7 @@ std::vector<std::byte> encode_setup(const Setup& setup) {
   writer.write(setup.prefill_chunk);
   writer.write(setup.tokens);
   writer.write(static_cast<uint32_t>(setup.exact));
+  writer.write_string(setup.kernels);
   writer.write_string(setup.model_path);
   return writer.take();
 }
@@ -54,13 +57,17 @@ Result<Setup> decode_setup(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(setup.prefill_chunk, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(setup.tokens, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t exact, reader.read<uint32_t>());
+  ASSIGN_OR_RETURN(const std::string_view kernels, reader.read_string(kKernelsBytesMax));
   ASSIGN_OR_RETURN(const std::string_view path, reader.read_string(kPathBytesMax));
-  if (kv_type > static_cast<uint32_t>(plan::KvType::kF32))
-    return Status::request("unknown KV type");
+  if (kv_type > static_cast<uint32_t>(plan::KvType::kQ8)) return Status::request("unknown KV type");
+  if (!kernels.empty() && !tensor::kernel_path_from_name(kernels).has_value()) {
+    return Status::request("unknown kernels");
+  }
   if (exact > 1) return Status::request("unknown flags");
   if (reader.left() != 0) return Status::request("bytes after the end");
   setup.plan.kv_type = static_cast<plan::KvType>(kv_type);
   setup.exact = exact != 0;
+  setup.kernels = kernels;
   setup.model_path = path;
   return setup;
 }

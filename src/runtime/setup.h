@@ -24,6 +24,7 @@ struct Setup {
   uint32_t prefill_chunk = 256;
   uint32_t tokens = 0;  // EngineOptions::tokens
   bool exact = false;
+  std::string kernels;  // a kernel path's name; empty: the best of each rank's processor
 };
 
 // The message. decode_setup is kRequest when the bytes are no set-up; they are foreign.

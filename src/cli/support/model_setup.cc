@@ -16,6 +16,7 @@
 #include "cli/support/machine.h"
 #include "cli/support/progress_bar.h"
 #include "runtime/setup.h"
+#include "tensor/kernel_path.h"
 
 namespace shoal::cli {
 namespace {
@@ -51,6 +52,14 @@ Status check_memory(const plan::Plan& plan, uint64_t available) {
       plan.context, format_bytes(available)));
 }
 
+std::vector<std::string> runnable_kernels() {
+  std::vector<std::string> names;
+  for (const tensor::KernelPath path : tensor::runnable_kernel_paths()) {
+    names.emplace_back(tensor::kernel_path_name(path));
+  }
+  return names;
+}
+
 }  // namespace
 
 void add_model_name(CLI::App& command, std::string* model) {
@@ -73,6 +82,12 @@ void add_layout_options(CLI::App& command, ModelOptions* options) {
       .add_option("--ctx", options->context,
                   "Positions of context; default: the model's, at most 8192")
       ->type_name("N");
+  command
+      .add_option(
+          "--kv", options->kv,
+          "The KV cache's numbers: f16; q8 in half the memory; f32 (the default of --exact)")
+      ->check(CLI::IsMember({"f16", "q8", "f32"}))
+      ->type_name("{f16,q8,f32}");
   command.add_flag("--exact", options->exact,
                    "Compute in float32 throughout, slowly: the reference path");
 }
@@ -87,6 +102,11 @@ void add_compute_options(CLI::App& command, ModelOptions* options) {
                   "Compute threads of each node; default: the usable cores, shared evenly")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
+  command
+      .add_option("--kernels", options->kernels,
+                  "Compute with these kernels of those that `shoal info` names; default: the best")
+      ->check(CLI::IsMember(runnable_kernels()))
+      ->type_name("NAME");
   command.add_flag("-q,--quiet", options->is_quiet, "No progress and no notes on standard error");
 }
 
@@ -121,6 +141,11 @@ Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& o
   PlannedModel planned;
   planned.request.ranks = static_cast<uint32_t>(options.nodes);
   planned.request.kv_type = options.exact ? plan::KvType::kF32 : plan::KvType::kF16;
+  if (!options.kv.empty()) planned.request.kv_type = *plan::kv_type_from_name(options.kv);
+  if (options.exact && planned.request.kv_type != plan::KvType::kF32) {
+    return Status::request(
+        fmt::format("--exact computes in float32 throughout: no --kv {}", options.kv));
+  }
   if (!options.split.empty()) {
     ASSIGN_OR_RETURN(planned.request.weights, plan::parse_split(options.split));
   }
@@ -231,7 +256,8 @@ Status LoadedModel::start_nodes() {
                              .threads = threads_,
                              .prefill_chunk = runtime::EngineOptions{}.prefill_chunk,
                              .tokens = tokens(),
-                             .exact = options_.exact};
+                             .exact = options_.exact,
+                             .kernels = options_.kernels};
   return runtime::send_setup(*group_, setup, Deadline::after(fabric().clock(), kJoinDeadline));
 }
 
@@ -243,6 +269,7 @@ Status LoadedModel::load_weights(Console& console) {
   engine_options.threads = threads_;
   engine_options.threads_on_machine = threads_ * static_cast<uint32_t>(options_.nodes);
   engine_options.exact = options_.exact;
+  engine_options.kernels = tensor::kernel_path_from_name(options_.kernels);
   engine_options.tokens = tokens();
   engine_options.on_load = [&](uint64_t done, uint64_t total) {
     bar.set_total(total);

@@ -34,13 +34,17 @@ struct ModelOptions {
   uint32_t threads = 0;  // per node; 0: the usable cores, shared evenly
   uint32_t context = 0;  // 0: see choose_context()
   bool exact = false;
+  std::string kv;       // "f16", "q8", "f32"; empty: f16, or f32 with exact
+  std::string kernels;  // a kernel path; empty: the best
   bool is_quiet = false;
 };
 
 // The option groups, for commands that need only some.
 void add_model_name(CLI::App& command, std::string* model);
-void add_layout_options(CLI::App& command, ModelOptions* options);  // --nodes --split --ctx --exact
-void add_compute_options(CLI::App& command, ModelOptions* options);  // --link --threads --quiet
+void add_layout_options(CLI::App& command,
+                        ModelOptions* options);  // --nodes --split --ctx --kv --exact
+void add_compute_options(CLI::App& command,
+                         ModelOptions* options);  // --link --threads --kernels --quiet
 
 // A path, or a known model, fetched with its source and licence shown and a progress bar.
 Result<model::ResolvedModel> resolve_with_progress(const std::string& name, Console& console,

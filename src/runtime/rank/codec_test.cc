@@ -175,6 +175,7 @@ TEST(Setup, ComesBackAsItWasAndRefusesTheRest) {
   setup.threads = 7;
   setup.prefill_chunk = 99;
   setup.exact = true;
+  setup.kernels = "portable";
   const auto bytes = encode_setup(setup);
   const auto back = decode_setup(bytes);
   ASSERT_TRUE(back.is_ok()) << back.status().message();
@@ -185,12 +186,15 @@ TEST(Setup, ComesBackAsItWasAndRefusesTheRest) {
   EXPECT_EQ(back->threads, 7U);
   EXPECT_EQ(back->prefill_chunk, 99U);
   EXPECT_TRUE(back->exact);
+  EXPECT_EQ(back->kernels, "portable");
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(decode_setup(std::span(bytes).first(size)).is_ok()) << size;
   }
   auto longer = bytes;
   longer.push_back(std::byte{0});
   EXPECT_FALSE(decode_setup(longer).is_ok());
+  setup.kernels = "mmx";
+  EXPECT_FALSE(decode_setup(encode_setup(setup)).is_ok());
 }
 
 }  // namespace

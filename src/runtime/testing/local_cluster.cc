@@ -15,6 +15,7 @@ plan::Plan plan_for(const model::Model& model, const ClusterOptions& options) {
   request.ranks = options.ranks;
   request.weights = options.weights;
   request.context = options.context;
+  request.kv_type = options.kv_type;
   if (options.engine.exact) request.kv_type = plan::KvType::kF32;
   auto plan = plan::make_plan(model.config, plan::weight_bytes(model.tensors), request);
   CHECK_MSG(plan.is_ok(), plan.status().message().c_str());

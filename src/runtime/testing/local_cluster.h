@@ -22,6 +22,7 @@ struct ClusterOptions {
   uint32_t ranks = 1;
   std::vector<double> weights;  // of the split; empty: even
   uint32_t context = 256;
+  plan::KvType kv_type = plan::KvType::kF16;  // the exact path's is kF32
   fabric::LinkKind link = fabric::LinkKind::kShm;
   EngineOptions engine;
   // What a follower runs instead of run_follower().

@@ -42,8 +42,18 @@ double sum_exp_exact(const float* x, float shift, int64_t count) {
 }
 
 float kv_value(const KvLayout& layout, const std::byte* page, int64_t element) {
-  if (layout.type == DType::kF32) return load_float(page + element * 4);
-  return f16_to_float(load_u16(page + element * 2));
+  switch (layout.type) {
+    case DType::kF32:
+      return load_float(page + element * 4);
+    case DType::kI8:
+      return static_cast<float>(static_cast<int8_t>(page[element]));
+    default:
+      return f16_to_float(load_u16(page + element * 2));
+  }
+}
+
+float kv_scale(const KvLayout& layout, const std::byte* page, int64_t offset) {
+  return layout.has_scales() ? f16_to_float(load_u16(page + offset)) : 1.0F;
 }
 
 // Scores of all positions, softmax over them, weighted sum of the values.
@@ -62,6 +72,7 @@ void attend_query(const AttentionTile& tile, int64_t query) {
       score += tile.q[query][d] *
                kv_value(layout, page_of(position), layout.key_offset(tile.kv_head, d, slot));
     }
+    score *= kv_scale(layout, page_of(position), layout.key_scale_offset(tile.kv_head, slot));
     weights[position - begin] = score * tile.scale;
   }
   const float maximum = *std::max_element(weights, weights + (end - begin));
@@ -73,8 +84,10 @@ void attend_query(const AttentionTile& tile, int64_t query) {
   float* out = tile.out[query];
   std::fill_n(out, layout.head_dim, 0.0F);
   for (int64_t position = begin; position < end; ++position) {
-    const float weight = weights[position - begin] / sum;
     const int64_t slot = position % layout.page_tokens;
+    const float weight =
+        weights[position - begin] / sum *
+        kv_scale(layout, page_of(position), layout.value_scale_offset(tile.kv_head, slot));
     for (int64_t d = 0; d < layout.head_dim; ++d) {
       out[d] +=
           weight * kv_value(layout, page_of(position), layout.value_offset(tile.kv_head, slot, d));

@@ -45,6 +45,16 @@ struct MatmulPanel {
   std::byte* scratch = nullptr;  // blocks * kPanelBlockBytes, 64-byte aligned
 };
 
+// Positions of one part of attention, from a multiple of it: whole pages, about 512.
+[[gnu::always_inline]] inline int64_t attention_chunk(const KvLayout& layout) {
+  return layout.page_tokens > 512 ? layout.page_tokens
+                                  : 512 / layout.page_tokens * layout.page_tokens;
+}
+// A part: an output before its division [value_stride], its maximum and its sum; padded.
+[[gnu::always_inline]] inline int64_t attention_part_floats(const KvLayout& layout) {
+  return layout.value_stride() + KvLayout::kLanes;
+}
+
 // Up to 8 queries of one KV head against its pages.
 struct AttentionTile {
   static constexpr int64_t kQueriesMax = kTileTokens;
@@ -54,11 +64,21 @@ struct AttentionTile {
   int64_t kv_head = 0;  // in the layout
   int64_t queries = 0;
   float scale = 1.0F;
+  int64_t chunk = -1;                         // only this one, into parts; or all of them
   std::array<const float*, kQueriesMax> q{};  // [head_dim] each
-  std::array<float*, kQueriesMax> out{};      // [head_dim] each
+  std::array<float*, kQueriesMax> out{};      // [head_dim] each, or a part
   std::array<int64_t, kQueriesMax> begin{};   // positions [begin, end) are seen
   std::array<int64_t, kQueriesMax> end{};
-  std::span<std::byte> scratch;  // attention_tile_scratch
+  std::span<std::byte> scratch;  // attention_tile_floats
+};
+
+// One query's parts, in order of position, into its output.
+struct AttentionMerge {
+  const KvLayout* layout = nullptr;
+  const float* parts = nullptr;
+  int64_t count = 0;
+  float* total = nullptr;  // scratch of a part
+  float* out = nullptr;    // [head_dim]
 };
 
 struct Kernels {
@@ -81,6 +101,8 @@ struct Kernels {
   // out = silu(gate) * up.
   void (*swiglu)(const float* gate, const float* up, float* out, int64_t count) = nullptr;
   void (*attention_tile)(const AttentionTile& tile) = nullptr;
+  // Empty where attention_tile knows no chunks.
+  void (*merge_attention)(const AttentionMerge& merge) = nullptr;
   // Sum of exp(x[i] - shift).
   double (*sum_exp)(const float* x, float shift, int64_t count) = nullptr;
 
