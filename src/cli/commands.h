@@ -15,6 +15,7 @@ void add_plan(Program& program);
 void add_models(Program& program);
 void add_pull(Program& program);
 void add_bench(Program& program);
+void add_trace(Program& program);
 void add_completion(Program& program);
 void add_man(Program& program);
 void add_node(Program& program);
@@ -22,6 +23,7 @@ void add_node(Program& program);
 // Parts of `shoal bench`.
 void add_bench_model(Program& program, CLI::App& bench);
 void add_bench_fabric(Program& program, CLI::App& bench);
+void add_bench_machine(Program& program, CLI::App& bench);
 
 // All of the above.
 void add_all_commands(Program& program);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "cli/support/output.h"
 
@@ -28,6 +29,8 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  // About when the process began, on SteadyClock.
+  Nanoseconds started() const { return started_; }
   CLI::App& root() { return root_; }
   Console& console() { return console_; }
 
@@ -50,6 +53,7 @@ class Program {
   CLI::App& chosen();
   int report(const Status& status);
 
+  const Nanoseconds started_ = SteadyClock::instance().now();
   Console& console_;
   CLI::App root_;
   std::vector<std::pair<const CLI::App*, Action>> actions_;

@@ -33,6 +33,7 @@ struct RunOptions {
   bool parses_special = false;
   bool is_json = false;
   bool shows_stats = false;
+  Nanoseconds program_started{0};
 };
 
 // What the answer continues: the prompt's ids and its text.
@@ -84,6 +85,11 @@ Status write_logits(LoadedModel& loaded, const std::vector<int32_t>& ids, const 
   return Status::ok();
 }
 
+// From the program's start; fetching a model is part of it.
+double first_token_seconds(const RunOptions& options, const Answer& answer) {
+  return std::chrono::duration<double>(*answer.first_token - options.program_started).count();
+}
+
 Json describe(LoadedModel& loaded, const RenderedPrompt& prompt, const Answer& answer) {
   Json json = {{"model", loaded.model().config.display_name},
                {"prompt", prompt.text},
@@ -131,7 +137,10 @@ class OneAnswer {
     ASSIGN_OR_RETURN(const Answer answer, generate_answer(loaded_, request));
     bar.finish();
     if (options_.is_json) {
-      console_.out.write(to_text(describe(loaded_, prompt, answer)));
+      Json json = describe(loaded_, prompt, answer);
+      json["start_to_first_token_seconds"] =
+          answer.first_token ? Json(first_token_seconds(options_, answer)) : Json(nullptr);
+      console_.out.write(to_text(json));
     } else {
       console_.out.write("\n");
     }
@@ -153,7 +162,14 @@ class OneAnswer {
 
   void show_stats(const Answer& answer) {
     const bool is_grey = console_.err.is_terminal();
-    for (const std::string& line : {stats_line(loaded_, answer), nodes_line(loaded_)}) {
+    std::string first = fmt::format("loaded in {}", format_seconds(loaded_.load_seconds()));
+    if (answer.first_token) {
+      first = fmt::format("first token {} after the start · ",
+                          format_seconds(first_token_seconds(options_, answer))) +
+              first;
+    }
+    for (const std::string& line :
+         {stats_line(loaded_, answer), std::move(first), nodes_line(loaded_)}) {
       console_.err.write_line(is_grey ? "\x1b[90m" + line + "\x1b[0m" : line);
     }
   }
@@ -264,6 +280,7 @@ void add_run(Program& program) {
   add_options(command, options.get());
   program.set_action(command, [options, &program, &command] {
     options->has_prompt = command.get_option("PROMPT")->count() > 0;
+    options->program_started = program.started();
     return run(*options, program.console());
   });
 }

@@ -10,7 +10,8 @@ from pathlib import Path
 import harness
 
 COMMANDS = [["run"], ["info"], ["models"], ["pull"], ["plan"], ["bench"], ["bench", "model"],
-            ["bench", "fabric"], ["eval"], ["tokenize"], ["completion"], ["man"]]
+            ["bench", "fabric"], ["bench", "machine"], ["trace"], ["eval"], ["tokenize"],
+            ["completion"], ["man"]]
 
 
 class HelpTest(harness.Case):

@@ -250,11 +250,12 @@ class OutputTest(harness.Case):
             self.assertGreater(answer[part]["tokens_per_second"], 0)
         self.assertGreater(answer["collectives"]["seconds"], 0)
         self.assertGreater(answer["load_seconds"], 0)
+        self.assertGreater(answer["start_to_first_token_seconds"], answer["load_seconds"])
 
     def test_stats_go_to_standard_error(self):
         result = harness.shoal("run", harness.demo_model(), *CAPITAL, "-n", "4", "--stats",
                                "--nodes", "2")
-        for words in ("prefill", "decode", "collectives", "node-1", "seed"):
+        for words in ("prefill", "decode", "collectives", "node-1", "seed", "first token", "loaded in"):
             self.assertIn(words, result.stderr)
 
     def test_the_end_of_the_context_ends_the_answer(self):

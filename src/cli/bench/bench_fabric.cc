@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <memory>
 
+#include "cli/bench/bare_exchange.h"
 #include "cli/bench/samples.h"
 #include "cli/commands.h"
 #include "cli/support/format.h"
@@ -19,7 +21,10 @@ namespace {
 constexpr Nanoseconds kJoinDeadline = std::chrono::seconds(30);
 constexpr Nanoseconds kOperationDeadline = std::chrono::seconds(30);
 constexpr std::array<size_t, 6> kPingBytes = {0, 64, 1024, 4096, 16384, 65536};
-constexpr std::array<size_t, 7> kReduceBytes = {256, 2304, 4096, 16384, 65536, 262144, 4 << 20};
+constexpr std::array<size_t, 9> kReduceBytes = {
+    256, 2304, 4096, 8192, 16384, 32768, 65536, size_t{1} << 20U, size_t{16} << 20U};
+// An all-reduce and the bare exchange take turns, so that both meet the same disturbances.
+constexpr uint32_t kTurns = 5;
 constexpr size_t kStreamBytes = size_t{16} << 20U;
 constexpr size_t kStreamMessages = 8;
 
@@ -32,7 +37,9 @@ struct FabricBenchOptions {
 
 struct SizedSamples {
   size_t bytes = 0;
-  Samples seconds;
+  Samples seconds;       // all-reduce: means of several in a row
+  Samples single;        // all-reduce: each of them
+  Samples bare_seconds;  // all-reduce of two nodes: the floor (bare_exchange.h), as `seconds`
 };
 
 struct FabricFigures {
@@ -53,6 +60,9 @@ class FabricBench {
       ASSIGN_OR_RETURN(SizedSamples samples, ping_pong(bytes));
       figures.ping_pong.push_back(std::move(samples));
     }
+    if (fabric_.size() == 2) {
+      ASSIGN_OR_RETURN(bare_, make_bare_exchange(group_, kReduceBytes.back(), deadline()));
+    }
     for (const size_t bytes : kReduceBytes) {
       ASSIGN_OR_RETURN(SizedSamples samples, all_reduce(bytes));
       figures.all_reduce.push_back(std::move(samples));
@@ -70,11 +80,12 @@ class FabricBench {
   }
   // Large sizes get fewer rounds, so that every size takes about as long.
   uint32_t rounds_for(size_t bytes) const {
-    return bytes <= 65536 ? rounds_ : std::max<uint32_t>(20, rounds_ / 20);
+    if (bytes <= 65536) return rounds_;
+    return std::max<uint32_t>(20, bytes <= (size_t{1} << 20U) ? rounds_ / 10 : rounds_ / 50);
   }
 
   Result<SizedSamples> ping_pong(size_t bytes) {
-    SizedSamples samples{.bytes = bytes, .seconds = {}};
+    SizedSamples samples{.bytes = bytes, .seconds = {}, .single = {}, .bare_seconds = {}};
     RETURN_IF_ERROR(group_.barrier(deadline()));
     if (fabric_.rank() > 1) return samples;
     std::vector<std::byte> buffer(bytes);
@@ -95,20 +106,56 @@ class FabricBench {
   }
 
   Result<SizedSamples> all_reduce(size_t bytes) {
-    SizedSamples samples{.bytes = bytes, .seconds = {}};
-    std::vector<float> data(bytes / sizeof(float), 1.0F);
-    const uint32_t warm_up = rounds_for(bytes) / 10;
-    for (uint32_t i = 0; i < rounds_for(bytes) + warm_up; ++i) {
-      std::fill(data.begin(), data.end(), 1.0F);
-      RETURN_IF_ERROR(group_.barrier(deadline()));
-      const Nanoseconds start = fabric_.clock().now();
-      RETURN_IF_ERROR(group_.all_reduce(data, deadline()));
-      if (i >= warm_up) samples.seconds.add(seconds_since(start));
-      if (data.back() != static_cast<float>(fabric_.size())) {
-        return Status::group("all_reduce gave a wrong sum");
+    SizedSamples samples{.bytes = bytes, .seconds = {}, .single = {}, .bare_seconds = {}};
+    std::vector<float> data(bytes / sizeof(float));
+    const uint32_t in_a_row = bytes <= 65536 ? 32 : 8;
+    const uint32_t batches = std::max(2U, rounds_for(bytes) / in_a_row / kTurns);
+    for (uint32_t turn = 0; turn < kTurns; ++turn) {
+      for (uint32_t i = 0; i < batches; ++i) {
+        const bool counts = i > 0;  // the first batch warms up
+        RETURN_IF_ERROR(time_reductions(
+            data, in_a_row, [&] { return group_.all_reduce(data, deadline()); },
+            counts ? Timings{&samples.seconds, &samples.single} : Timings{}));
+      }
+      for (uint32_t i = 0; i < batches && bare_ != nullptr; ++i) {
+        RETURN_IF_ERROR(
+            time_reductions(data, in_a_row, [&] { return bare_->all_reduce(data, deadline()); },
+                            {.mean = i > 0 ? &samples.bare_seconds : nullptr, .single = nullptr}));
       }
     }
     return samples;
+  }
+
+  // Where a batch's times go; null: nowhere.
+  struct Timings {
+    Samples* mean = nullptr;
+    Samples* single = nullptr;
+  };
+
+  // Sums one after another, without a barrier between them: a rank that entered the first one late
+  // would otherwise find its peer's data there already, and seem fast. The numbers stay exact:
+  // every sum of two ranks doubles them.
+  template <typename Reduce>
+  Status time_reductions(std::vector<float>& data, uint32_t in_a_row, const Reduce& reduce,
+                         const Timings& timings) {
+    std::fill(data.begin(), data.end(), 1.0F);
+    RETURN_IF_ERROR(group_.barrier(deadline()));
+    const Nanoseconds start = fabric_.clock().now();
+    Nanoseconds last = start;
+    for (uint32_t i = 0; i < in_a_row; ++i) {
+      RETURN_IF_ERROR(reduce());
+      const Nanoseconds now = fabric_.clock().now();
+      if (timings.single != nullptr && i > 0) {
+        timings.single->add(std::chrono::duration<double>(now - last).count());
+      }
+      last = now;
+    }
+    if (timings.mean != nullptr) {
+      timings.mean->add(std::chrono::duration<double>(last - start).count() / in_a_row);
+    }
+    const double expected = std::pow(fabric_.size(), in_a_row);
+    if (std::abs(data.back() / expected - 1) < 1e-5) return Status::ok();
+    return Status::group("an all-reduce gave a wrong sum");
   }
 
   Result<double> stream() {
@@ -133,6 +180,7 @@ class FabricBench {
 
   fabric::Fabric& fabric_;
   collective::Group group_;
+  std::unique_ptr<BareExchange> bare_;
   uint32_t rounds_;
 };
 
@@ -142,17 +190,29 @@ Json json_of(const std::vector<SizedSamples>& list) {
     json.push_back({{"bytes", entry.bytes},
                     {"rounds", entry.seconds.size()},
                     {"seconds", entry.seconds.to_json()}});
+    if (entry.single.size() > 0) json.back()["single_seconds"] = entry.single.to_json();
+    if (entry.bare_seconds.size() > 0) {
+      json.back()["bare_seconds"] = entry.bare_seconds.to_json();
+    }
   }
   return json;
 }
 
 std::string text_of(const FabricBenchOptions& options, const FabricFigures& figures) {
   using enum Table::Align;
-  Table table({{"operation"}, {"bytes", kRight}, {"p50", kRight}, {"p99", kRight}});
+  Table table({{"operation"},
+               {"bytes", kRight},
+               {"p50", kRight},
+               {"p99", kRight},
+               {"bare p50", kRight},
+               {"ratio", kRight}});
   const auto add = [&](const char* name, const std::vector<SizedSamples>& list) {
     for (const SizedSamples& entry : list) {
+      const double bare = entry.bare_seconds.median();
+      const Samples& each = entry.single.size() > 0 ? entry.single : entry.seconds;
       table.add_row({name, fmt::format("{}", entry.bytes), format_seconds(entry.seconds.median()),
-                     format_seconds(entry.seconds.quantile(0.99))});
+                     format_seconds(each.quantile(0.99)), bare > 0 ? format_seconds(bare) : "",
+                     bare > 0 ? fmt::format("{:.2f}", entry.seconds.median() / bare) : ""});
     }
   };
   add("one way", figures.ping_pong);

@@ -63,11 +63,14 @@ Result<Answer> generate_answer(LoadedModel& loaded, const AnswerRequest& request
   }
   generate.tokens_max = request.options.tokens_max;
   generate.cancel = &SignalScope::stop_flag();
-  generate.on_token = [&](runtime::TokenId id) { return stream.push(id); };
+  Answer answer;
+  generate.on_token = [&](runtime::TokenId id) {
+    if (!answer.first_token) answer.first_token = SteadyClock::instance().now();
+    return stream.push(id);
+  };
   generate.on_prefill = request.on_prefill;
 
   const collective::Counters before = loaded.engine().stats().collectives;
-  Answer answer;
   ASSIGN_OR_RETURN(answer.result, loaded.engine().generate(generate));
   const collective::Counters after = loaded.engine().stats().collectives;
   answer.collectives = {.operations = after.operations - before.operations,

@@ -31,6 +31,7 @@ struct Answer {
   runtime::GenerateResult result;
   // Of this answer alone.
   collective::Counters collectives;
+  std::optional<Nanoseconds> first_token;  // when it was chosen, on SteadyClock
 };
 
 // A signal (SignalScope) cancels it; what there is by then is the answer.

@@ -11,20 +11,24 @@ _shoal() {
       " pull") key="pull" ;;
       " plan") key="plan" ;;
       " bench") key="bench" ;;
+      " trace") key="trace" ;;
       " eval") key="eval" ;;
       " tokenize") key="tokenize" ;;
       " completion") key="completion" ;;
       " man") key="man" ;;
       "bench model") key="bench model" ;;
       "bench fabric") key="bench fabric" ;;
+      "bench machine") key="bench machine" ;;
     esac
   done
   case "$key $previous" in
     "run --nodes") return ;;
     "run --split") return ;;
     "run --ctx") return ;;
+    "run --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
     "run --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
     "run --threads") return ;;
+    "run --kernels") return ;;
     "run --system") return ;;
     "run --messages") COMPREPLY=($(compgen -f -- "$current")); return ;;
     "run --logits") COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -42,17 +46,34 @@ _shoal() {
     "plan --nodes") return ;;
     "plan --split") return ;;
     "plan --ctx") return ;;
+    "plan --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
     "bench model -p"|"bench model --prompt-tokens") return ;;
     "bench model -n"|"bench model --answer-tokens") return ;;
+    "bench model --depth") return ;;
     "bench model --repeats") return ;;
     "bench model --nodes") return ;;
     "bench model --split") return ;;
     "bench model --ctx") return ;;
+    "bench model --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
     "bench model --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
     "bench model --threads") return ;;
+    "bench model --kernels") return ;;
     "bench fabric --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
     "bench fabric --nodes") return ;;
     "bench fabric --rounds") return ;;
+    "bench machine --threads") return ;;
+    "bench machine --types") return ;;
+    "trace -o"|"trace --output") COMPREPLY=($(compgen -f -- "$current")); return ;;
+    "trace --steps") return ;;
+    "trace --depth") return ;;
+    "trace --prompt-tokens") return ;;
+    "trace --nodes") return ;;
+    "trace --split") return ;;
+    "trace --ctx") return ;;
+    "trace --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
+    "trace --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "trace --threads") return ;;
+    "trace --kernels") return ;;
     "eval --text") COMPREPLY=($(compgen -f -- "$current")); return ;;
     "eval --reference") COMPREPLY=($(compgen -f -- "$current")); return ;;
     "eval --window") return ;;
@@ -60,27 +81,31 @@ _shoal() {
     "eval --nodes") return ;;
     "eval --split") return ;;
     "eval --ctx") return ;;
+    "eval --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
     "eval --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
     "eval --threads") return ;;
+    "eval --kernels") return ;;
   esac
   case "$key" in
-    "") words="run info models pull plan bench eval tokenize completion man --version -h --help" ;;
-    "run") words="-h --help --nodes --split --ctx --exact --link --threads -q --quiet --system --messages --raw --special --json --stats --logits --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --logit-bias -n --max-tokens --stop --ignore-end" ;;
+    "") words="run info models pull plan bench trace eval tokenize completion man --version -h --help" ;;
+    "run") words="-h --help --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --system --messages --raw --special --json --stats --logits --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --logit-bias -n --max-tokens --stop --ignore-end" ;;
     "info") words="-h --help --template --json" ;;
     "models") words="-h --help --json" ;;
     "pull") words="-h --help -q --quiet" ;;
-    "plan") words="-h --help --nodes --split --ctx --exact --explain --json" ;;
-    "bench") words="model fabric -h --help" ;;
-    "bench model") words="-h --help -p --prompt-tokens -n --answer-tokens --repeats --nodes --split --ctx --exact --link --threads -q --quiet --json" ;;
+    "plan") words="-h --help --nodes --split --ctx --kv --exact --explain --json" ;;
+    "bench") words="model fabric machine -h --help" ;;
+    "bench model") words="-h --help -p --prompt-tokens -n --answer-tokens --depth --repeats --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --json" ;;
     "bench fabric") words="-h --help --link --nodes --rounds --json" ;;
-    "eval") words="-h --help --text --reference --window --limit --decode --nodes --split --ctx --exact --link --threads -q --quiet --json" ;;
+    "bench machine") words="-h --help --threads --types -q --quiet --json" ;;
+    "trace") words="-h --help -o --output --steps --depth --prompt-tokens --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
+    "eval") words="-h --help --text --reference --window --limit --decode --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --json" ;;
     "tokenize") words="-h --help --special --add-special --chat --ids --decode --json" ;;
     "completion") words="-h --help" ;;
     "man") words="-h --help" ;;
   esac
   if [[ "$current" != -* ]]; then
     case "$key" in
-      "run"|"info"|"pull"|"plan"|"bench model"|"eval"|"tokenize") words="$words smollm2"; COMPREPLY=($(compgen -f -- "$current")) ;;
+      "run"|"info"|"pull"|"plan"|"bench model"|"trace"|"eval"|"tokenize") words="$words smollm2"; COMPREPLY=($(compgen -f -- "$current")) ;;
     esac
   fi
   COMPREPLY+=($(compgen -W "$words" -- "$current"))

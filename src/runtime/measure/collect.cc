@@ -91,6 +91,7 @@ Result<std::vector<Nanoseconds>> measure_offsets(collective::Group& group,
     }
   }
   std::vector<Nanoseconds> offsets;
+  offsets.reserve(ranks);
   for (const auto& of_rank : exchanges) offsets.push_back(clock_offset(of_rank));
   return offsets;
 }
