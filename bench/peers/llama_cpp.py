@@ -1,148 +1,168 @@
 #!/usr/bin/env python3
-"""Measures Shoal and llama.cpp on one model file in alternating runs, prefill and decode apart.
+"""Measures Shoal and llama.cpp on the same model files in alternating runs, prefill and decode apart.
 
-    sudo bench/peers/llama_cpp.py MODEL.gguf            # 1 and 2 threads, 5 runs of each
-    sudo bench/peers/llama_cpp.py MODEL.gguf --json
+    sudo bench/peers/llama_cpp.py MODEL.gguf...          # 1 and 2 threads, 5 pairs of runs
+    sudo bench/peers/llama_cpp.py MODEL.gguf --threads 1 -p 256 -n 64 --markdown
+    sudo bench/peers/llama_cpp.py MODEL.gguf --json > figures.json
 
-llama.cpp is Debian's package of the testing suite, installed by debootstrap into a folder of the
-user's cache ($XDG_CACHE_HOME/shoal/peers) and run in a private mount namespace, so that nothing of it
-touches this system. Its CPU library picks the build for the processor at hand. Runs alternate, since
-speed drifts on shared machines; the ratio is taken pair by pair, and the median of the pairs shown.
+llama.cpp is Debian's package of the testing suite (peer_root.py); its library loads the fastest CPU
+build for the processor at hand by itself. --llama-bench names another build to measure instead. Runs
+alternate, since speed drifts on shared machines: the ratio is taken pair by pair, and the median of
+the pairs shown with its spread. Both decode from an empty context, after a warm-up that does not
+count. "start" is the time of a whole run that answers one token, from a warm page cache.
 """
 import argparse
 import json
-import os
-import shutil
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import peer_root
+
 ROOT = Path(__file__).resolve().parents[2]
-SUITE = "testing"
+PHASES = ("prefill", "decode", "start")
+PROMPT = "the sea is wide and deep"
 
 
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "shoal" / "peers"
+class Llama:
+    def __init__(self, program: Path | None):
+        self.root = None
+        self.bench = [str(program)] if program else []
+        self.folders: dict[Path, str] = {}
+        if program is None:
+            packages = ["llama.cpp-tools", "llama.cpp-tools-extra"]
+            self.root = peer_root.PeerRoot("testing", "testing", packages, "usr/bin/llama-bench")
+
+    def command(self, name: str, model: Path, *words: object) -> list[str]:
+        if self.root is None:
+            return [str(Path(self.bench[0]).with_name(name)), "-m", str(model), *map(str, words)]
+        if model.parent not in self.folders:
+            self.folders[model.parent] = f"models{len(self.folders)}"
+            self.root.mount(model.parent, self.folders[model.parent])
+        return self.root.command(name, "-m", f"/{self.folders[model.parent]}/{model.name}", *words)
+
+    def speeds(self, model: Path, threads: int, args: argparse.Namespace) -> dict[str, float]:
+        done = run(self.command("llama-bench", model, "-t", threads, "-p", args.prompt_tokens, "-n",
+                                args.answer_tokens, "-r", 1, "-o", "json"))
+        rows = json.loads(done)
+        return {"decode" if row["n_gen"] else "prefill": row["avg_ts"] for row in rows}
+
+    def start(self, model: Path, threads: int) -> float:
+        return seconds(self.command("llama-completion", model, "-t", threads, "-n", 1, "-p", PROMPT,
+                                    "-no-cnv", "--no-warmup", "-c", 512))
 
 
-def debian_mirror() -> str:
-    """The mirror that this machine's apt is set up with."""
-    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
-                            capture_output=True, text=True, check=True).stdout.split()
-    for uri in listed:
-        if uri.rstrip("/").endswith("/debian"):
-            return uri
-    sys.exit("llama_cpp.py: apt has no Debian mirror: this comparison needs Debian")
+class Shoal:
+    def __init__(self, program: Path):
+        self.program = program
+
+    def speeds(self, model: Path, threads: int, args: argparse.Namespace) -> dict[str, float]:
+        done = run([str(self.program), "bench", "model", str(model), "--threads", str(threads), "-p",
+                    str(args.prompt_tokens), "-n", str(args.answer_tokens), "--repeats", "1", "--json"])
+        figures = json.loads(done)["depths"][0]
+        return {"prefill": figures["prefill"]["tokens_per_second"]["median"],
+                "decode": figures["decode"]["tokens_per_second"]["median"],
+                "prefill_limit": figures["prefill"]["share_of_float_peak"],
+                "decode_limit": figures["decode"]["share_of_read_bandwidth"]}
+
+    def start(self, model: Path, threads: int) -> float:
+        return seconds([str(self.program), "run", str(model), PROMPT, "--raw", "-n", "1", "-q", "--ctx", "512",
+                        "--threads", str(threads)])
 
 
-def prepare_peer() -> Path:
-    folder = cache_folder() / SUITE
-    if (folder / "usr/bin/llama-bench").exists():
-        return folder
-    if shutil.which("debootstrap") is None:
-        sys.exit("llama_cpp.py: debootstrap is missing: apt-get install debootstrap")
-    print(f"installing llama.cpp of Debian {SUITE} into {folder} (once)", file=sys.stderr)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    run_quietly(["debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(partial),
-                 debian_mirror()])
-    run_quietly(["chroot", str(partial), "apt-get", "install", "-y", "--no-install-recommends",
-                 "llama.cpp-tools", "llama.cpp-tools-extra"])
-    partial.rename(folder)
-    return folder
+def run(command: list[str]) -> str:
+    return peer_root.check_run(
+        subprocess.run(command, capture_output=True, text=True, timeout=peer_root.TIMEOUT_S,
+                       stdin=subprocess.DEVNULL), " ".join(command))
 
 
-def run_quietly(command: list[str]) -> None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode != 0:
-        sys.exit(f"llama_cpp.py: {' '.join(command)} failed:\n{done.stdout[-2000:]}")
+def seconds(command: list[str]) -> float:
+    begin = time.monotonic()
+    run(command)
+    return time.monotonic() - begin
 
 
-def run_llama(folder: Path, model: Path, threads: int, args: argparse.Namespace) -> dict[str, float]:
-    """One run: {"prefill": tokens/s, "decode": tokens/s}."""
-    inner = ("mount -t proc proc {0}/proc && mount --bind /sys {0}/sys && mkdir -p {0}/model && "
-             "mount --bind {1} {0}/model && exec chroot {0} llama-bench -m /model/{2} -t {3} -p {4} -n {5} "
-             "-r 1 -o json").format(quote(folder), quote(model.parent), quote(model.name), threads,
-                                    args.prompt_tokens, args.answer_tokens)
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", inner], capture_output=True, text=True,
-                          timeout=900)
-    if done.returncode != 0:
-        sys.exit(f"llama_cpp.py: llama-bench failed:\n{done.stderr[-2000:]}")
-    speeds = {}
-    for row in json.loads(done.stdout):
-        speeds["decode" if row["n_gen"] else "prefill"] = row["avg_ts"]
-    return speeds
+def measure(side: Shoal | Llama, model: Path, threads: int, args: argparse.Namespace) -> dict[str, float]:
+    return side.speeds(model, threads, args) | {"start": side.start(model, threads)}
 
 
-def run_shoal(program: Path, model: Path, threads: int, args: argparse.Namespace) -> dict[str, float]:
-    done = subprocess.run([str(program), "bench", "model", str(model), "--threads", str(threads), "-p",
-                           str(args.prompt_tokens), "-n", str(args.answer_tokens), "--repeats", "1",
-                           "--json"], capture_output=True, text=True, timeout=900)
-    if done.returncode != 0:
-        sys.exit(f"llama_cpp.py: shoal failed:\n{done.stderr[-2000:]}")
-    figures = json.loads(done.stdout)
-    return {"prefill": figures["prefill_tokens_per_second"]["median"],
-            "decode": figures["decode_tokens_per_second"]["median"]}
-
-
-def quote(value: object) -> str:
-    return "'" + str(value).replace("'", "'\\''") + "'"
-
-
-def compare(model: Path, program: Path, folder: Path, args: argparse.Namespace) -> list[dict]:
+def compare(shoal: Shoal, llama: Llama, model: Path, args: argparse.Namespace) -> list[dict]:
     rows = []
     for threads in args.threads:
-        runs = []
+        pairs = []
         for i in range(args.runs + 1):  # the first pair warms up
-            print(f"{threads} thread(s): pair {i} of {args.runs}", file=sys.stderr)
-            pair = (run_shoal(program, model, threads, args), run_llama(folder, model, threads, args))
+            print(f"{model.name}, {threads} thread(s): pair {i} of {args.runs}", file=sys.stderr)
+            pair = (measure(shoal, model, threads, args), measure(llama, model, threads, args))
             if i > 0:
-                runs.append(pair)
-        for phase in ("prefill", "decode"):
-            shoal = [ours[phase] for ours, _ in runs]
-            llama = [theirs[phase] for _, theirs in runs]
-            ratios = sorted(ours[phase] / theirs[phase] for ours, theirs in runs)
-            rows.append({"threads": threads, "phase": phase, "shoal": statistics.median(shoal),
-                         "llama_cpp": statistics.median(llama), "ratio": statistics.median(ratios),
-                         "ratio_min": ratios[0], "ratio_max": ratios[-1]})
+                pairs.append(pair)
+        rows += [row_of(pairs, phase, model, threads) for phase in PHASES]
     return rows
+
+
+def row_of(pairs: list[tuple[dict, dict]], phase: str, model: Path, threads: int) -> dict:
+    """The ratio is above 1 where Shoal is the faster one."""
+    ours = [mine[phase] for mine, _ in pairs]
+    theirs = [other[phase] for _, other in pairs]
+    ratios = sorted(a / b if phase != "start" else b / a for a, b in zip(ours, theirs))
+    row = {"model": model.name, "threads": threads, "phase": phase, "shoal": statistics.median(ours),
+           "llama_cpp": statistics.median(theirs), "ratio": statistics.median(ratios),
+           "ratio_min": ratios[0], "ratio_max": ratios[-1]}
+    if phase != "start":
+        row["share_of_limit"] = statistics.median(mine[f"{phase}_limit"] for mine, _ in pairs)
+    return row
+
+
+def cells(row: dict) -> list[str]:
+    unit = ".2f" if row["phase"] == "start" else ".1f"
+    limit = {"prefill": "{:.0%} of float32 peak", "decode": "{:.0%} of read bandwidth"}.get(row["phase"], "")
+    return [row["model"], str(row["threads"]), row["phase"] + (", s" if row["phase"] == "start" else ""),
+            format(row["shoal"], unit), format(row["llama_cpp"], unit),
+            f"{row['ratio']:.2f} ({row['ratio_min']:.2f} to {row['ratio_max']:.2f})",
+            limit.format(row.get("share_of_limit", 0))]
+
+
+def show(rows: list[dict], markdown: bool) -> None:
+    table = [["model", "threads", "phase, tok/s", "Shoal", "llama.cpp", "ratio (spread)", "Shoal's limit"],
+             *map(cells, rows)]
+    if markdown:
+        table.insert(1, ["---"] * len(table[0]))
+        print("\n".join("| " + " | ".join(row) + " |" for row in table))
+        return
+    widths = [max(map(len, column)) for column in zip(*table)]
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("model", type=Path, help="a GGUF file")
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL", help="GGUF files")
     parser.add_argument("--shoal", type=Path, default=ROOT / "build/release/shoal", help="the program")
+    parser.add_argument("--llama-bench", type=Path, help="of another build of llama.cpp")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("-p", "--prompt-tokens", type=int, default=512)
     parser.add_argument("-n", "--answer-tokens", type=int, default=128)
     parser.add_argument("--runs", type=int, default=5, help="pairs of runs that count")
+    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    if os.geteuid() != 0:
-        parser.error("needs root: debootstrap and a mount namespace")
-    if not args.model.is_file():
-        parser.error(f"{args.model}: no such file")
-    if not args.shoal.is_file():
-        parser.error(f"{args.shoal}: no such program: run ./dev build")
+    for path in (*args.models, args.shoal):
+        if not path.is_file():
+            parser.error(f"{path}: no such file")
     return args
 
 
 def main() -> None:
     args = parse_arguments()
-    folder = prepare_peer()
-    rows = compare(args.model.resolve(), args.shoal.resolve(), folder, args)
+    if args.llama_bench is None:
+        peer_root.enter_private_namespace()
+    shoal, llama = Shoal(args.shoal.resolve()), Llama(args.llama_bench)
+    rows = [row for model in args.models for row in compare(shoal, llama, model.resolve(), args)]
     if args.json:
         print(json.dumps(rows, indent=1))
-        return
-    print(f"{args.model.name}, median of {args.runs} alternating runs, tokens a second")
-    print(f"{'threads':>7}  {'phase':<8} {'Shoal':>9} {'llama.cpp':>10} {'ratio':>6}  (spread)")
-    for row in rows:
-        print(f"{row['threads']:>7}  {row['phase']:<8} {row['shoal']:>9.1f} {row['llama_cpp']:>10.1f} "
-              f"{row['ratio']:>6.2f}  ({row['ratio_min']:.2f} to {row['ratio_max']:.2f})")
+    else:
+        show(rows, args.markdown)
 
 
 if __name__ == "__main__":
