@@ -4,11 +4,10 @@
 #include <cstring>
 #include <string>
 
+#include "collective/mapped_reduce.h"
+
 namespace shoal::collective {
 namespace {
-
-// Shards begin at multiples of this many elements, one cache line.
-constexpr size_t kShardGrain = 16;
 
 fabric::SlotNote whole_message(size_t bytes, uint32_t tag) {
   return {
@@ -34,8 +33,8 @@ Group::Group(fabric::Fabric& fabric, GroupOptions options) : fabric_(fabric), op
 
 // The tag of an operation: its kind, and the low bits of its number.
 Group::Operation Group::begin(Kind kind, size_t bytes, const Deadline& deadline) const {
-  constexpr std::string_view kNames[] = {"",          "all_reduce", "all_gather",
-                                         "broadcast", "gather",     "barrier"};
+  constexpr std::string_view kNames[] = {"",       "all_reduce", "all_gather",    "broadcast",
+                                         "gather", "barrier",    "all_reduce_add"};
   const auto number = static_cast<uint32_t>(kind);
   return {.name = kNames[number],
           .bytes = bytes,
@@ -111,26 +110,64 @@ void Group::reset_peers() {
 
 Status Group::all_reduce(std::span<float> data, const Deadline& deadline) {
   const Operation operation = begin(Kind::kAllReduce, data.size_bytes(), deadline);
-  return run(operation, [&] {
-    if (peers_.empty() || data.empty()) return Status::ok();
-    const size_t slot_bytes = peers_.front().endpoint->info().slots.payload_bytes;
-    if (data.size_bytes() <= std::min(options_.one_shot_bytes_max, slot_bytes)) {
-      return one_shot(data, operation);
-    }
-    return scatter_and_gather(data, operation);
+  return run(operation, [&]() -> Status {
+    if (peers_.empty()) return Status::ok();
+    return reduce({.mine = data, .out = data, .sum = options_.sum}, operation);
   });
 }
 
+Status Group::all_reduce_add(const ReduceAdd& operands, const Deadline& deadline) {
+  CHECK(operands.mine.size() == operands.out.size());
+  const Operation operation = begin(Kind::kAllReduceAdd, operands.mine.size_bytes(), deadline);
+  return run(operation, [&] {
+    return reduce(
+        {.mine = operands.mine, .out = operands.out, .adds_to_out = true, .sum = options_.sum},
+        operation);
+  });
+}
+
+Status Group::reduce(const Reduction& reduction, const Operation& operation) {
+  if (reduction.mine.empty()) return Status::ok();
+  if (peers_.empty()) {
+    sum_parts_[0] = reduction.mine.data();
+    reduction.sum_range({.begin = 0, .count = reduction.mine.size()}, sum_parts_);
+    return Status::ok();
+  }
+  if (options_.uses_mapped_memory && fabric_.mapped() != nullptr) {
+    return mapped_reduce(reduction, operation);
+  }
+  const size_t slot_bytes = peers_.front().endpoint->info().slots.payload_bytes;
+  return operation.bytes <= std::min(options_.one_shot_bytes_max, slot_bytes)
+             ? one_shot(reduction, operation)
+             : scatter_and_gather(reduction, operation);
+}
+
+Status Group::mapped_reduce(const Reduction& reduction, const Operation& operation) {
+  if (fabric_.health().failed()) return fabric_.health().failure();
+  fabric::MappedMemory& memory = *fabric_.mapped();
+  const MappedReduce::Place place{.memory = memory,
+                                  .rank = static_cast<size_t>(rank()),
+                                  .parts = sum_parts_,
+                                  .writer = shared_writer_};
+  const fabric::WaitPolicy policy = wait_policy(operation);
+  MappedReduce mapped(place, {.operation = operation.name, .policy = policy});
+  const size_t bytes_max = fabric_.spin().is_crowded ? options_.crowded_one_shot_bytes_max
+                                                     : options_.mapped_one_shot_bytes_max;
+  return operation.bytes <= std::min(bytes_max, memory.part_bytes())
+             ? mapped.one_shot(reduction)
+             : mapped.scatter_and_gather(reduction);
+}
+
 // Everybody sends everything to everybody, then sums straight out of the received slots.
-Status Group::one_shot(std::span<float> data, const Operation& operation) {
+Status Group::one_shot(const Reduction& reduction, const Operation& operation) {
   reset_peers();
-  const size_t bytes = data.size_bytes();
+  const size_t bytes = operation.bytes;
   RETURN_IF_ERROR(complete(operation, [&](Pass& pass) -> Status {
     for (PeerState& peer : peers_) {
       if (peer.chunks_sent == 0) {
         ASSIGN_OR_RETURN(const auto slot, peer.endpoint->try_acquire_send());
         if (slot.has_value()) {
-          std::memcpy(slot->payload.data(), data.data(), bytes);
+          std::memcpy(slot->payload.data(), reduction.mine.data(), bytes);
           RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(bytes, operation.tag)));
           peer.chunks_sent = 1;
           pass.has_moved = true;
@@ -150,8 +187,8 @@ Status Group::one_shot(std::span<float> data, const Operation& operation) {
     sum_parts_[static_cast<size_t>(peer.endpoint->info().peer_rank)] =
         reinterpret_cast<const float*>(peer.held.payload.data());
   }
-  sum_parts_[static_cast<size_t>(rank())] = data.data();
-  options_.sum(data, sum_parts_);
+  sum_parts_[static_cast<size_t>(rank())] = reduction.mine.data();
+  reduction.sum_range({.begin = 0, .count = reduction.mine.size()}, sum_parts_);
   for (PeerState& peer : peers_) RETURN_IF_ERROR(peer.endpoint->release_receive(peer.held));
   return Status::ok();
 }
@@ -167,29 +204,13 @@ Status Group::receive_one_shot(PeerState& peer, const Operation& operation, Pass
   return Status::ok();
 }
 
-// The data cut into one shard per rank, and each shard into chunks of one slot.
-struct Group::Shards {
-  std::span<float> data;
-  size_t chunk_elements = 0;
-  size_t ranks = 0;
+// A reduce-scatter and all-gather under way; chunks are of one slot.
+struct Group::Scatter {
+  const Reduction& reduction;
+  Shards shards;
   size_t own = 0;
   size_t reduced = 0;  // chunks of the own shard that are summed
   uint32_t tag = 0;
-
-  std::span<float> shard(size_t index) const {
-    const size_t grains = (data.size() + kShardGrain - 1) / kShardGrain;
-    const size_t begin = std::min(grains * index / ranks * kShardGrain, data.size());
-    const size_t end = std::min(grains * (index + 1) / ranks * kShardGrain, data.size());
-    return data.subspan(begin, end - begin);
-  }
-  size_t chunk_count(size_t index) const {
-    return (shard(index).size() + chunk_elements - 1) / chunk_elements;
-  }
-  std::span<float> chunk(size_t index, size_t number) const {
-    const std::span<float> whole = shard(index);
-    const size_t begin = number * chunk_elements;
-    return whole.subspan(begin, std::min(chunk_elements, whole.size() - begin));
-  }
 };
 
 // Reduce-scatter and all-gather as one pipeline. On each link, a rank sends the chunks of the
@@ -197,42 +218,45 @@ struct Group::Shards {
 // way round. A chunk is summed in rank order once every peer's is here, so the bits are those of
 // one_shot(). Sends depend on credits only, and the credits for chunk c depend on chunks before c
 // only: nobody waits in a circle.
-Status Group::scatter_and_gather(std::span<float> data, const Operation& operation) {
+Status Group::scatter_and_gather(const Reduction& reduction, const Operation& operation) {
   reset_peers();
   const size_t slot_bytes = peers_.front().endpoint->info().slots.payload_bytes;
-  Shards shards{.data = data,
-                .chunk_elements = slot_bytes / sizeof(float),
-                .ranks = static_cast<size_t>(size()),
-                .own = static_cast<size_t>(rank()),
-                .reduced = 0,
-                .tag = operation.tag};
+  Scatter scatter{.reduction = reduction,
+                  .shards = {.elements = reduction.mine.size(),
+                             .ranks = static_cast<size_t>(size()),
+                             .chunk_elements = slot_bytes / sizeof(float)},
+                  .own = static_cast<size_t>(rank()),
+                  .reduced = 0,
+                  .tag = operation.tag};
   return complete(operation, [&](Pass& pass) -> Status {
     for (PeerState& peer : peers_) {
-      if (!peer.is_sent) RETURN_IF_ERROR(send_chunks(peer, shards, pass));
-      if (!peer.is_received) RETURN_IF_ERROR(receive_chunks(peer, shards, pass));
+      if (!peer.is_sent) RETURN_IF_ERROR(send_chunks(peer, scatter, pass));
+      if (!peer.is_received) RETURN_IF_ERROR(receive_chunks(peer, scatter, pass));
       peer.is_waited_for = !peer.is_sent || !peer.is_received;
       // The chunks of our shard come without anybody's help; those of its own need all of us.
-      peer.is_due = !peer.is_held && shards.reduced < shards.chunk_count(shards.own);
+      peer.is_due = !peer.is_held && scatter.reduced < scatter.shards.chunk_count(scatter.own);
       pass.note(peer);
     }
-    return reduce_chunk(shards, pass);
+    return reduce_chunk(scatter, pass);
   });
 }
 
-Status Group::send_chunks(PeerState& peer, Shards& shards, Pass& pass) {
+Status Group::send_chunks(PeerState& peer, Scatter& scatter, Pass& pass) {
   const auto to = static_cast<size_t>(peer.endpoint->info().peer_rank);
-  const size_t scattered = shards.chunk_count(to);
-  const size_t total = scattered + shards.chunk_count(shards.own);
+  const size_t scattered = scatter.shards.chunk_count(to);
+  const size_t total = scattered + scatter.shards.chunk_count(scatter.own);
   while (peer.chunks_sent < total) {
     const size_t number = peer.chunks_sent;
     const bool is_own = number >= scattered;
-    if (is_own && number - scattered >= shards.reduced) break;
+    if (is_own && number - scattered >= scatter.reduced) break;
     const std::span<const float> chunk =
-        is_own ? shards.chunk(shards.own, number - scattered) : shards.chunk(to, number);
+        is_own ? scatter.shards.chunk(scatter.own, number - scattered).of(scatter.reduction.out)
+               : scatter.shards.chunk(to, number).of(scatter.reduction.mine);
     ASSIGN_OR_RETURN(const auto slot, peer.endpoint->try_acquire_send());
     if (!slot.has_value()) return Status::ok();
     std::memcpy(slot->payload.data(), chunk.data(), chunk.size_bytes());
-    RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(chunk.size_bytes(), shards.tag)));
+    RETURN_IF_ERROR(
+        peer.endpoint->post_send(*slot, whole_message(chunk.size_bytes(), scatter.tag)));
     ++peer.chunks_sent;
     pass.has_moved = true;
   }
@@ -241,21 +265,22 @@ Status Group::send_chunks(PeerState& peer, Shards& shards, Pass& pass) {
   return Status::ok();
 }
 
-Status Group::receive_chunks(PeerState& peer, Shards& shards, Pass& pass) {
+Status Group::receive_chunks(PeerState& peer, Scatter& scatter, Pass& pass) {
   const auto from = static_cast<size_t>(peer.endpoint->info().peer_rank);
-  const size_t gathered = shards.chunk_count(from);
+  const size_t gathered = scatter.shards.chunk_count(from);
   while (true) {
     // Chunks of the own shard come first, one at a time: it is held until all peers' are here.
-    const bool is_scatter = shards.reduced < shards.chunk_count(shards.own);
+    const bool is_scatter = scatter.reduced < scatter.shards.chunk_count(scatter.own);
     if (is_scatter && peer.is_held) return Status::ok();
     if (!is_scatter && peer.chunks_received == gathered) break;
     ASSIGN_OR_RETURN(const auto slot, peer.endpoint->poll_receive());
     if (!slot.has_value()) return Status::ok();
-    const std::span<float> chunk = is_scatter ? shards.chunk(shards.own, shards.reduced)
-                                              : shards.chunk(from, peer.chunks_received);
+    const std::span<float> chunk = (is_scatter ? scatter.shards.chunk(scatter.own, scatter.reduced)
+                                               : scatter.shards.chunk(from, peer.chunks_received))
+                                       .of(scatter.reduction.out);
     const size_t bytes = chunk.size_bytes();
     RETURN_IF_ERROR(
-        fabric::check_slot_of_message(*peer.endpoint, *slot, expected_message(bytes, shards.tag)));
+        fabric::check_slot_of_message(*peer.endpoint, *slot, expected_message(bytes, scatter.tag)));
     pass.has_moved = true;
     if (is_scatter) {
       peer.held = *slot;
@@ -270,21 +295,21 @@ Status Group::receive_chunks(PeerState& peer, Shards& shards, Pass& pass) {
   return Status::ok();
 }
 
-Status Group::reduce_chunk(Shards& shards, Pass& pass) {
-  if (shards.reduced == shards.chunk_count(shards.own)) return Status::ok();
+Status Group::reduce_chunk(Scatter& scatter, Pass& pass) {
+  if (scatter.reduced == scatter.shards.chunk_count(scatter.own)) return Status::ok();
   for (const PeerState& peer : peers_) {
     if (!peer.is_held) return Status::ok();
     sum_parts_[static_cast<size_t>(peer.endpoint->info().peer_rank)] =
         reinterpret_cast<const float*>(peer.held.payload.data());
   }
-  const std::span<float> chunk = shards.chunk(shards.own, shards.reduced);
-  sum_parts_[shards.own] = chunk.data();
-  options_.sum(chunk, sum_parts_);
+  const Shards::Range chunk = scatter.shards.chunk(scatter.own, scatter.reduced);
+  sum_parts_[scatter.own] = chunk.of(scatter.reduction.mine).data();
+  scatter.reduction.sum_range(chunk, sum_parts_);
   for (PeerState& peer : peers_) {
     RETURN_IF_ERROR(peer.endpoint->release_receive(peer.held));
     peer.is_held = false;
   }
-  ++shards.reduced;
+  ++scatter.reduced;
   pass.has_moved = true;
   return Status::ok();
 }

@@ -15,23 +15,24 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "collective/reduction.h"
+#include "collective/shared_writer.h"
+#include "collective/sum.h"
 #include "fabric/fabric.h"
 #include "fabric/message.h"
 
 namespace shoal::collective {
-
-// out[i] = ((parts[0][i] + parts[1][i]) + parts[2][i]) ...; every part has out.size() elements;
-// out may be one of the parts. At least one part.
-using SumFunction = void (*)(std::span<float> out, std::span<const float* const> parts);
-
-// The plain one, vectorised by the compiler for the processor at hand.
-void sum_in_rank_order(std::span<float> out, std::span<const float* const> parts);
 
 struct GroupOptions {
   SumFunction sum = sum_in_rank_order;
   // all_reduce: up to this many bytes (and one slot) everybody sends to everybody; above,
   // reduce-scatter and all-gather in pipelined slots.
   size_t one_shot_bytes_max = 64 * 1024;
+  // The same (and one part) in memory that all ranks map; off, slots are used there, too. The
+  // second is for more ranks than cores, where a step less is worth more than reading less.
+  size_t mapped_one_shot_bytes_max = 2 * 1024;
+  size_t crowded_one_shot_bytes_max = 64 * 1024;
+  bool uses_mapped_memory = true;
 };
 
 // What the operations have cost so far.
@@ -59,6 +60,13 @@ class Group {
 
   // data becomes the sum over all ranks.
   Status all_reduce(std::span<float> data, const Deadline& deadline);
+  // out[i] += the sum of mine[i] over all ranks, which is made first. One size; out is the same on
+  // all ranks before, and after; mine and out do not overlap.
+  struct ReduceAdd {
+    std::span<const float> mine;
+    std::span<float> out;
+  };
+  Status all_reduce_add(const ReduceAdd& operands, const Deadline& deadline);
   // The own part is already in place in parts.all; the others' are filled in.
   Status all_gather(const RankParts& parts, const Deadline& deadline);
   // data of root goes to everybody.
@@ -111,9 +119,16 @@ class Group {
     Deadline deadline;
     uint32_t tag = 0;
   };
-  struct Shards;
+  struct Scatter;
 
-  enum class Kind : uint32_t { kAllReduce = 1, kAllGather, kBroadcast, kGather, kBarrier };
+  enum class Kind : uint32_t {
+    kAllReduce = 1,
+    kAllGather,
+    kBroadcast,
+    kGather,
+    kBarrier,
+    kAllReduceAdd
+  };
   Operation begin(Kind kind, size_t bytes, const Deadline& deadline) const;
   fabric::WaitPolicy wait_policy(const Operation& operation) const;
 
@@ -123,12 +138,14 @@ class Group {
   Status complete(const Operation& operation, const MakePass& make_pass);
   Status fail_at_deadline(const Operation& operation);
   void reset_peers();
-  Status one_shot(std::span<float> data, const Operation& operation);
+  Status reduce(const Reduction& reduction, const Operation& operation);
+  Status mapped_reduce(const Reduction& reduction, const Operation& operation);
+  Status one_shot(const Reduction& reduction, const Operation& operation);
   Status receive_one_shot(PeerState& peer, const Operation& operation, Pass& pass);
-  Status scatter_and_gather(std::span<float> data, const Operation& operation);
-  Status send_chunks(PeerState& peer, Shards& shards, Pass& pass);
-  Status receive_chunks(PeerState& peer, Shards& shards, Pass& pass);
-  Status reduce_chunk(Shards& shards, Pass& pass);
+  Status scatter_and_gather(const Reduction& reduction, const Operation& operation);
+  Status send_chunks(PeerState& peer, Scatter& scatter, Pass& pass);
+  Status receive_chunks(PeerState& peer, Scatter& scatter, Pass& pass);
+  Status reduce_chunk(Scatter& scatter, Pass& pass);
   Status exchange(const Operation& operation);
 
   fabric::Fabric& fabric_;
@@ -139,6 +156,7 @@ class Group {
   std::vector<PeerState> peers_;             // without the own rank
   std::vector<fabric::Transfer> transfers_;  // as peers_
   std::vector<const float*> sum_parts_;      // by rank
+  SharedWriter shared_writer_;
 };
 
 }  // namespace shoal::collective

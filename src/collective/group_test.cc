@@ -33,16 +33,19 @@ constexpr size_t kSlotFloats = 256;
 struct World {
   std::string maker;
   int size;
+  bool uses_mapped_memory = true;  // where the maker has it
 };
 
 std::string world_name(const testing::TestParamInfo<World>& info) {
-  return info.param.maker + std::to_string(info.param.size);
+  const std::string slots = info.param.uses_mapped_memory ? "" : "Slots";
+  return info.param.maker + slots + std::to_string(info.param.size);
 }
 
 std::vector<World> all_worlds() {
   std::vector<World> worlds;
   for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) worlds.push_back({"sim", size});
   for (const int size : {1, 2, 3, 4, 5, 8}) worlds.push_back({"shm", size});
+  for (const int size : {2, 3, 4}) worlds.push_back({"shm", size, false});
   for (const int size : {2, 3, 5}) worlds.push_back({"tcp", size});
   return worlds;
 }
@@ -63,6 +66,7 @@ class Collectives : public testing::TestWithParam<World> {
   static void run(const std::function<Status(Fabric&, Group&)>& body,
                   GroupOptions group_options = {}, uint64_t seed = 1) {
     ThreadGroup group(options(seed));
+    group_options.uses_mapped_memory = GetParam().uses_mapped_memory;
     const auto statuses = group.run([&](Fabric& fabric) {
       Group collective(fabric, group_options);
       return body(fabric, collective);
@@ -135,7 +139,48 @@ TEST_P(Collectives, BothPathsOfAllReduceGiveTheSameBits) {
         }
         return Status::ok();
       },
-      {.sum = sum_in_rank_order, .one_shot_bytes_max = 0});
+      {.sum = sum_in_rank_order,
+       .one_shot_bytes_max = 0,
+       .mapped_one_shot_bytes_max = 0,
+       .crowded_one_shot_bytes_max = 0});
+}
+
+TEST_P(Collectives, AllReduceAddAddsTheRankOrderedSumBitForBitAtEverySizeByBothPaths) {
+  for (const size_t one_shot_bytes_max : {size_t{0}, size_t{1} << 20}) {
+    run(
+        [&](Fabric& fabric, Group& group) -> Status {
+          for (const size_t count : counts(ranks())) {
+            const std::vector<float> mine = numbers(count, fabric.rank());
+            const std::vector<float> before = numbers(count, 1000);
+            std::vector<float> out = before;
+            RETURN_IF_ERROR(
+                group.all_reduce_add({.mine = mine, .out = out}, test_deadline(fabric)));
+            std::vector<float> expected = expected_sum(count, ranks());
+            for (size_t i = 0; i < count; ++i) expected[i] = before[i] + expected[i];
+            EXPECT_TRUE(is_same_bits(out, expected)) << count;
+            EXPECT_TRUE(is_same_bits(mine, numbers(count, fabric.rank())));
+          }
+          return Status::ok();
+        },
+        {.one_shot_bytes_max = one_shot_bytes_max,
+         .mapped_one_shot_bytes_max = one_shot_bytes_max,
+         .crowded_one_shot_bytes_max = one_shot_bytes_max});
+  }
+}
+
+// Paths of mapped memory use its parts differently, and follow each other at any size.
+TEST_P(Collectives, SmallAndLargeAllReducesFollowEachOther) {
+  run([&](Fabric& fabric, Group& group) -> Status {
+    uint64_t state = 99;
+    for (int step = 0; step < 200; ++step) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      const size_t count = (state >> 40) % (step % 3 == 0 ? 20'000 : 300);
+      std::vector<float> data = numbers(count, fabric.rank());
+      RETURN_IF_ERROR(group.all_reduce(data, test_deadline(fabric)));
+      EXPECT_TRUE(is_same_bits(data, expected_sum(count, ranks()))) << count;
+    }
+    return Status::ok();
+  });
 }
 
 TEST_P(Collectives, AllGatherTakesUnevenAndEmptyParts) {
@@ -225,7 +270,7 @@ TEST_P(Collectives, OperationsOfAllKindsFollowEachOtherInAnyMix) {
       const Deadline deadline = test_deadline(fabric);
       std::vector<std::byte> bytes(count, static_cast<std::byte>(fabric.rank()));
       std::vector<float> data = numbers(count, fabric.rank());
-      switch ((state >> 60) % 3) {
+      switch ((state >> 60) % 4) {
         case 0:
           RETURN_IF_ERROR(group.all_reduce(data, deadline));
           EXPECT_TRUE(is_same_bits(data, expected_sum(count, ranks())));
@@ -235,6 +280,13 @@ TEST_P(Collectives, OperationsOfAllKindsFollowEachOtherInAnyMix) {
           EXPECT_TRUE(std::ranges::all_of(
               bytes, [&](std::byte byte) { return byte == static_cast<std::byte>(root); }));
           break;
+        case 2: {
+          std::vector<float> out(count, 0.0F);
+          RETURN_IF_ERROR(group.all_reduce_add({.mine = data, .out = out}, deadline));
+          // Zero and a sum: the same number, though not for a zero's sign.
+          EXPECT_EQ(out, expected_sum(count, ranks()));
+          break;
+        }
         default:
           RETURN_IF_ERROR(group.barrier(deadline));
       }
@@ -371,9 +423,14 @@ TEST(Sum, AddsInRankOrderWithAnyNumberOfPartsAndInPlace) {
         parts.push_back(numbers(count, static_cast<int>(rank)));
       }
       for (const auto& part : parts) pointers.push_back(part.data());
+      std::vector<float> onto = numbers(count, 50);
+      const std::vector<float> addend = onto;
+      sum_in_rank_order(onto, {.parts = pointers, .addend = onto.data()});
+      const std::vector<float> expected = expected_sum(count, ranks);
+      for (size_t i = 0; i < count; ++i) EXPECT_EQ(onto[i], addend[i] + expected[i]);
       std::vector<float>& out = parts[ranks / 2];
-      sum_in_rank_order(out, pointers);
-      EXPECT_TRUE(is_same_bits(out, expected_sum(count, ranks)));
+      sum_in_rank_order(out, {.parts = pointers});
+      EXPECT_TRUE(is_same_bits(out, expected));
     }
   }
 }

@@ -40,6 +40,8 @@ inline constexpr uint32_t kSlotCountMax = 1024;
 // kRequest when the class lies outside the limits above or is no multiple of 64 bytes.
 Status check_slot_class(const SlotClass& slots);
 
+class MappedMemory;
+
 struct EndpointInfo {
   std::string link;  // "shm", "tcp" or "sim"
   int self_rank = 0;
@@ -47,6 +49,8 @@ struct EndpointInfo {
   std::string peer_name;  // the peer's node name
   uint64_t epoch = 0;     // of the group
   SlotClass slots;
+  // A capability that some links have: memory that all ranks map, beside the slots. Borrowed.
+  MappedMemory* mapped = nullptr;
 };
 
 // A slot to be filled and posted. The index is the endpoint's own.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "fabric/link/liveness.h"
+#include "fabric/shm/mapped_memory.h"
 
 namespace shoal::fabric {
 

@@ -24,6 +24,7 @@
 namespace shoal::fabric {
 
 class LivenessMonitor;
+class MappedMemory;
 
 enum class LinkKind { kShm, kTcp };
 
@@ -52,6 +53,7 @@ class Fabric {
     uint64_t epoch = 0;
     std::vector<std::string> node_names;  // by rank
     std::unique_ptr<GroupHealth> health;
+    std::unique_ptr<MappedMemory> mapped;  // null where not all ranks share memory
     std::vector<std::unique_ptr<Endpoint>> endpoints;
     std::unique_ptr<LivenessMonitor> monitor;  // null in the simulation
     const Clock* clock = nullptr;
@@ -69,6 +71,8 @@ class Fabric {
   // peer: any rank but the own.
   Endpoint& endpoint(int peer);
   GroupHealth& health() { return *parts_.health; }
+  // Memory that all ranks map (shm/mapped_memory.h), or null.
+  MappedMemory* mapped() { return parts_.mapped.get(); }
   // The clock to make deadlines with (virtual in the simulation).
   const Clock& clock() const { return *parts_.clock; }
   const SpinPolicy& spin() const { return parts_.spin; }

@@ -54,7 +54,15 @@ EndpointInfo FabricBuilder::info_for(int peer, std::string link) const {
           .peer_rank = peer,
           .peer_name = parts_.node_names[static_cast<size_t>(peer)],
           .epoch = setup_.epoch,
-          .slots = setup_.fabric.slots};
+          .slots = setup_.fabric.slots,
+          .mapped = parts_.mapped.get()};
+}
+
+Status FabricBuilder::map_memory(int fd) {
+  const MappedLayout layout = mapped_layout(setup_.fabric.slots, setup_.size);
+  const MappedMemory::Identity self{.rank = setup_.rank, .epoch = setup_.epoch};
+  ASSIGN_OR_RETURN(parts_.mapped, MappedMemory::map(fd, layout, self, *parts_.health));
+  return Status::ok();
 }
 
 void FabricBuilder::add_liveness(int peer, std::string link, UniqueFd liveness) {

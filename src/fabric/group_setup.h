@@ -13,6 +13,7 @@
 #include "fabric/fabric.h"
 #include "fabric/link/handshake.h"
 #include "fabric/link/liveness.h"
+#include "fabric/shm/mapped_memory.h"
 #include "fabric/shm/shm_segment.h"
 
 namespace shoal::fabric {
@@ -39,6 +40,8 @@ class FabricBuilder {
   // node_names by rank.
   FabricBuilder(const GroupSetup& setup, std::vector<std::string> node_names);
 
+  // The memory of all ranks, before any link over shared memory.
+  Status map_memory(int fd);
   Status add_shm(int peer, std::unique_ptr<ShmSegment> segment, UniqueFd liveness);
   Status add_tcp(int peer, UniqueFd data, UniqueFd liveness);
   // Every peer must have been added. Starts the liveness monitor.

@@ -188,15 +188,20 @@ Status LocalGroup::connect_shm(const GroupSetup& setup, const Deadline& deadline
   for (int rank = 1; rank < options_.size; ++rank) {
     const int socket = children_[static_cast<size_t>(rank - 1)].join_socket.get();
     const JoinInfo info = make_join_info(options_, setup, rank);
+    ShmRankEnds& ends = links[static_cast<size_t>(rank)];
     Status status = send_join_info(socket, info, deadline);
-    for (const ShmLinkEnd& end : links[static_cast<size_t>(rank)]) {
+    if (status.is_ok()) {
+      const std::array<int, 1> fds = {ends.mapped.get()};
+      status = send_descriptors(socket, fds, deadline);
+    }
+    for (const ShmLinkEnd& end : ends.links) {
       if (!status.is_ok()) break;
       const std::array<int, 2> fds = {end.liveness.get(), end.memory.get()};
       status = send_descriptors(socket, fds, deadline);
     }
     if (!status.is_ok()) return status.with_context(rank_text(static_cast<size_t>(rank)));
     // Ours are closed, so that the death of a child is the end of its streams.
-    links[static_cast<size_t>(rank)].clear();
+    ends = {};
   }
   ASSIGN_OR_RETURN(fabric_,
                    connect_shm_group(setup, options_.node_names, std::move(links[0]), deadline));
@@ -274,12 +279,15 @@ Result<std::unique_ptr<Fabric>> join_with(int socket, JoinInfo info, const Deadl
     tcp.ranks_on_host = info.setup.size;
     return connect_tcp_group(std::move(tcp), deadline);
   }
-  std::vector<ShmLinkEnd> ends;
+  ShmRankEnds ends;
+  auto mapped = receive_descriptors(socket, 1, deadline);
+  if (!mapped.is_ok()) return mapped.status().with_context("the launching node");
+  ends.mapped = std::move(mapped->front());
   for (int peer = 0; peer < info.setup.size; ++peer) {
     if (peer == info.setup.rank) continue;
     auto fds = receive_descriptors(socket, 2, deadline);
     if (!fds.is_ok()) return fds.status().with_context("the launching node");
-    ends.push_back({peer, std::move((*fds)[0]), std::move((*fds)[1])});
+    ends.links.push_back({peer, std::move((*fds)[0]), std::move((*fds)[1])});
   }
   return connect_shm_group(info.setup, std::move(info.node_names), std::move(ends), deadline);
 }

@@ -10,10 +10,12 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "fabric/link/join_info.h"
 #include "fabric/message.h"
+#include "fabric/shm/mapped_memory.h"
 #include "fabric/testing/thread_group.h"
 
 namespace shoal::fabric {
@@ -187,6 +189,42 @@ TEST_P(LocalGroupTest, KillingTheLauncherLeavesNoProcessBehind) {
   const Deadline deadline = Deadline::after(seconds(5));
   while (!has_ended(child) && !deadline.expired()) std::this_thread::sleep_for(milliseconds(2));
   EXPECT_TRUE(has_ended(child));
+}
+
+// Steps in mapped memory with all, until the group fails; how long the last one took.
+Nanoseconds time_to_failed_step(Fabric& fabric, const std::function<void()>& before_it) {
+  for (int step = 0; step < 100; ++step) {
+    fabric.mapped()->publish({});
+    EXPECT_TRUE(fabric.mapped()->meet("a test", test_wait(fabric)).is_ok());
+  }
+  before_it();
+  const Nanoseconds begin = SteadyClock::instance().now();
+  Status status;
+  while (status.is_ok()) {
+    fabric.mapped()->publish({});
+    status = fabric.mapped()->meet("a test", test_wait(fabric));
+  }
+  EXPECT_EQ(status.code(), StatusCode::kGroup);
+  return SteadyClock::instance().now() - begin;
+}
+
+TEST(LocalGroup, ANodeKilledOrStoppedInMappedMemoryIsNamedByAllWithinTwoSeconds) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    LocalGroupOptions options;
+    options.size = 3;
+    options.child_command = {"/proc/self/exe", "--child", "meet"};
+    auto group = LocalGroup::launch(std::move(options), Deadline::after(seconds(30)));
+    ASSERT_TRUE(group.is_ok()) << group.status().to_string();
+    Fabric& fabric = (*group)->fabric();
+    // The first beats have been exchanged after this.
+    std::this_thread::sleep_for(milliseconds(300));
+    const auto end = [&] { kill((*group)->pid(1), signal); };
+    EXPECT_LT(time_to_failed_step(fabric, end), seconds(2));
+    EXPECT_EQ(fabric.health().culprit(), 1);
+    EXPECT_THAT(fabric.health().failure().message(), HasSubstr("rank 1 (node-1) over shm "));
+    kill((*group)->pid(1), SIGCONT);
+    EXPECT_EQ((*group)->wait_for_exit(Deadline::after(seconds(5))).code(), StatusCode::kGroup);
+  }
 }
 
 TEST(LocalGroup, AProgramThatDoesNotExistIsNamed) {

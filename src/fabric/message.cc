@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fabric/fabric.h"
+#include "fabric/shm/mapped_memory.h"
 
 namespace shoal::fabric {
 namespace {
@@ -16,6 +17,15 @@ constexpr Nanoseconds kSharedWaitSlice = std::chrono::milliseconds(1);
 
 // A growing message never allocates more than this ahead of the bytes that came.
 constexpr size_t kGrowBytesAhead = size_t{1024} * 1024;
+
+// Whether the peer has gone on to an operation in mapped memory. All that it sent before is here
+// then, so if that is not enough, it never will be.
+bool has_gone_on(const Endpoint& endpoint) {
+  const MappedMemory* mapped = endpoint.info().mapped;
+  return mapped != nullptr && mapped->is_ahead(endpoint.info().peer_rank);
+}
+
+constexpr std::string_view kGoneOn = "is in another operation, without what it owes this one";
 
 }  // namespace
 
@@ -178,6 +188,13 @@ Status complete_all(std::span<Pending> pending, std::string_view operation,
       continue;
     }
     if (spinner.spin_once()) continue;
+    const auto gone = std::ranges::find_if(
+        pending, [](const Pending& one) { return !one.is_done() && has_gone_on(*one.endpoint); });
+    if (gone != pending.end()) {
+      ASSIGN_OR_RETURN(const bool moved, gone->progress());
+      if (!moved) return gone->endpoint->fail(kGoneOn);
+      continue;
+    }
     if (wait.deadline.expired()) return fail_at_deadline(pending, operation);
     sleep_on(*waiting->endpoint, {.is_only_one = waiting_count == 1}, wait.deadline);
   }
@@ -240,6 +257,12 @@ Result<std::vector<std::byte>> receive_message(Endpoint& endpoint, size_t bytes_
     if (is_complete) return incoming.take();
     if (incoming.bytes_received() != before) spinner.reset();
     if (spinner.spin_once()) continue;
+    if (has_gone_on(endpoint)) {
+      ASSIGN_OR_RETURN(const bool is_here, incoming.progress());
+      if (is_here) return incoming.take();
+      if (incoming.bytes_received() == before) return endpoint.fail(kGoneOn);
+      continue;
+    }
     if (wait.deadline.expired()) {
       if (!incoming.has_started()) {
         return Status::busy(endpoint.peer_text() + ": no message before the deadline");

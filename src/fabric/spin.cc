@@ -16,7 +16,9 @@ constexpr uint32_t kRoundsPerClockRead = 32;
 SpinPolicy choose_spin_policy(const SpinSituation& situation) {
   const int threads = situation.ranks_on_host * situation.threads_per_rank;
   if (threads <= static_cast<int>(usable_cpus())) return {};
-  return {.pause_for = std::chrono::microseconds(2), .yield_for = std::chrono::microseconds(300)};
+  return {.pause_for = std::chrono::microseconds(2),
+          .yield_for = std::chrono::microseconds(300),
+          .is_crowded = true};
 }
 
 bool Spinner::spin_once() {

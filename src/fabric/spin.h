@@ -15,10 +15,11 @@ namespace shoal::fabric {
 struct SpinPolicy {
   Nanoseconds pause_for{std::chrono::microseconds(50)};   // spinning with pauses, at most
   Nanoseconds yield_for{std::chrono::microseconds(450)};  // then with yields, at most
+  bool is_crowded = false;  // more spinning threads than cores: to wait for others is dear
 };
 
 // Never spins: for virtual time.
-inline constexpr SpinPolicy kNoSpin{Nanoseconds(0), Nanoseconds(0)};
+inline constexpr SpinPolicy kNoSpin{.pause_for = Nanoseconds(0), .yield_for = Nanoseconds(0)};
 
 struct SpinSituation {
   int ranks_on_host = 1;

@@ -7,28 +7,43 @@
 #include "base/log.h"
 #include "base/os/descriptor_limit.h"
 #include "fabric/link/stream.h"
+#include "fabric/shm/mapped_memory.h"
 
 namespace shoal::fabric {
+namespace {
+
+Result<UniqueFd> duplicate(const UniqueFd& fd) {
+  UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.is_valid()) return Status::from_errno("duplicating a descriptor", errno);
+  return copy;
+}
+
+}  // namespace
 
 Status reserve_shm_links(int size) {
   const auto ranks = static_cast<size_t>(size);
   const size_t links = ranks * (ranks - 1) / 2;
-  // Two sockets and two descriptors of the memory each.
-  return reserve_descriptors(4 * links).with_context("the links of " + std::to_string(size) +
-                                                     " ranks");
+  // Two sockets and two descriptors of the memory each; the memory of all, for each rank.
+  return reserve_descriptors(4 * links + ranks)
+      .with_context("the links of " + std::to_string(size) + " ranks");
 }
 
-Result<std::vector<std::vector<ShmLinkEnd>>> make_shm_links(int size, const SlotClass& slots) {
+Result<std::vector<ShmRankEnds>> make_shm_links(int size, const SlotClass& slots) {
   RETURN_IF_ERROR(reserve_shm_links(size));
-  std::vector<std::vector<ShmLinkEnd>> ends(static_cast<size_t>(size));
+  std::vector<ShmRankEnds> ends(static_cast<size_t>(size));
+  ASSIGN_OR_RETURN(const UniqueFd mapped, MappedMemory::create(mapped_layout(slots, size)));
+  for (ShmRankEnds& one : ends) {
+    ASSIGN_OR_RETURN(one.mapped, duplicate(mapped));
+  }
   for (int low = 0; low < size; ++low) {
     for (int high = low + 1; high < size; ++high) {
       ASSIGN_OR_RETURN(SocketPair sockets, make_socket_pair());
       ASSIGN_OR_RETURN(UniqueFd memory, ShmSegment::create(slots));
-      UniqueFd copy(fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
-      if (!copy.is_valid()) return Status::from_errno("duplicating a descriptor", errno);
-      ends[static_cast<size_t>(low)].push_back({high, std::move(sockets.first), std::move(memory)});
-      ends[static_cast<size_t>(high)].push_back({low, std::move(sockets.second), std::move(copy)});
+      ASSIGN_OR_RETURN(UniqueFd copy, duplicate(memory));
+      ends[static_cast<size_t>(low)].links.push_back(
+          {high, std::move(sockets.first), std::move(memory)});
+      ends[static_cast<size_t>(high)].links.push_back(
+          {low, std::move(sockets.second), std::move(copy)});
     }
   }
   return ends;
@@ -39,13 +54,13 @@ Result<std::vector<std::vector<ShmLinkEnd>>> make_shm_links(int size, const Slot
 // waits in a circle.
 Result<std::unique_ptr<Fabric>> connect_shm_group(const GroupSetup& setup,
                                                   std::vector<std::string> node_names,
-                                                  std::vector<ShmLinkEnd> ends,
-                                                  const Deadline& deadline) {
+                                                  ShmRankEnds ends, const Deadline& deadline) {
   RETURN_IF_ERROR(check_group_setup(setup));
-  CHECK(ends.size() + 1 == static_cast<size_t>(setup.size));
+  CHECK(ends.links.size() + 1 == static_cast<size_t>(setup.size));
   std::vector<std::string> names = node_names;
   FabricBuilder builder(setup, std::move(node_names));
-  for (ShmLinkEnd& end : ends) {
+  RETURN_IF_ERROR(builder.map_memory(ends.mapped.get()));
+  for (ShmLinkEnd& end : ends.links) {
     const auto role = end.peer < setup.rank ? HandshakeRole::kInitiator : HandshakeRole::kResponder;
     HandshakeConfig config = make_handshake_config(setup, role, LinkPurpose::kLiveness);
     config.expected_rank = end.peer;

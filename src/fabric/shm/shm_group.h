@@ -1,4 +1,4 @@
-// The shared-memory maker: one memfd and one liveness socket per pair of ranks.
+// The shared-memory maker: one memfd and one liveness socket per pair of ranks, one memfd for all.
 //
 // Whoever forms the group makes all links and hands each rank its ends (over UNIX sockets to other
 // processes); each rank then connects: a handshake on every liveness socket, the memory checked.
@@ -22,16 +22,21 @@ struct ShmLinkEnd {
   UniqueFd memory;
 };
 
+// What one rank gets of the group.
+struct ShmRankEnds {
+  UniqueFd mapped;                // the memory of all ranks
+  std::vector<ShmLinkEnd> links;  // to each peer, ascending
+};
+
 // Room for the descriptors of all links of a group; kNode when the machine does not allow so many.
 Status reserve_shm_links(int size);
 
-// All links of a group: [rank] has one end per peer, peers ascending.
-Result<std::vector<std::vector<ShmLinkEnd>>> make_shm_links(int size, const SlotClass& slots);
+// All links of a group, by rank.
+Result<std::vector<ShmRankEnds>> make_shm_links(int size, const SlotClass& slots);
 
 // node_names by rank. Every rank of the group must call this within the deadline.
 Result<std::unique_ptr<Fabric>> connect_shm_group(const GroupSetup& setup,
                                                   std::vector<std::string> node_names,
-                                                  std::vector<ShmLinkEnd> ends,
-                                                  const Deadline& deadline);
+                                                  ShmRankEnds ends, const Deadline& deadline);
 
 }  // namespace shoal::fabric

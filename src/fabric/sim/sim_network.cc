@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fabric/link/liveness.h"
+#include "fabric/shm/mapped_memory.h"
 #include "fabric/sim/sim_endpoint.h"
 
 namespace shoal::fabric {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "fabric/local_launch.h"
 #include "fabric/message.h"
+#include "fabric/shm/mapped_memory.h"
 
 namespace shoal::fabric {
 namespace {
@@ -33,6 +34,19 @@ int echo() {
   }
 }
 
+int meet() {
+  auto joined = join_local_group(UniqueFd(kJoinFd), Deadline::after(std::chrono::seconds(30)));
+  if (!joined.is_ok()) return 4;
+  Fabric& fabric = **joined;
+  while (true) {
+    fabric.mapped()->publish({});
+    const WaitPolicy wait{.spin = fabric.spin(),
+                          .deadline = Deadline::after(std::chrono::hours(1))};
+    if (fabric.mapped()->meet("a test", wait).is_ok()) continue;
+    return fabric.health().has_left(0) ? 0 : 3;
+  }
+}
+
 int launch_and_wait(LinkKind link) {
   LocalGroupOptions options;
   options.link = link;
@@ -47,6 +61,7 @@ int launch_and_wait(LinkKind link) {
 
 int run_child_mode(const std::string& mode) {
   if (mode == "echo") return echo();
+  if (mode == "meet") return meet();
   if (mode == "launch-shm") return launch_and_wait(LinkKind::kShm);
   if (mode == "launch-tcp") return launch_and_wait(LinkKind::kTcp);
   if (mode == "exit") return 9;

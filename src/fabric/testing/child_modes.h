@@ -10,6 +10,7 @@ namespace shoal::fabric {
 // "launch-shm", "launch-tcp": launches a group of two, writes the pid of its child to standard
 // error
 //   and waits for ever.
+// "meet": goes from step to step in mapped memory until the group ends; status as "echo".
 // "exit": ends with status 9 before joining.
 // Returns the exit status.
 int run_child_mode(const std::string& mode);
