@@ -1,5 +1,5 @@
 // Any bytes as what ranks tell each other in the step protocol: commands, set-ups, summaries of
-// logits, load reports. What is accepted must encode to the same bytes again.
+// logits, load reports, times and traces. What is accepted must encode to the same bytes again.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "runtime/measure/measurements.h"
 #include "runtime/rank/command.h"
 #include "runtime/rank/rank_report.h"
 #include "runtime/rank/summary_codec.h"
@@ -65,13 +66,23 @@ void feed_report(Bytes bytes) {
   CHECK(again->status.message() == report->status.message());
 }
 
+void feed_measurements(Bytes bytes) {
+  const auto times = decode_times(bytes);
+  if (times.is_ok()) CHECK(is_same(encode_times(*times), bytes));
+  if (bytes.size() < kTraceHeadBytes) return;
+  const auto head = decode_trace_head(bytes.first(kTraceHeadBytes));
+  if (!head.is_ok()) return;
+  const auto spans = decode_spans(bytes.subspan(kTraceHeadBytes), *head);
+  if (spans.is_ok()) CHECK(is_same(encode_spans(*spans), bytes.subspan(kTraceHeadBytes)));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   if (bytes.empty()) return 0;
   const Bytes rest = bytes.subspan(1);
-  switch (static_cast<uint8_t>(bytes[0]) % 4) {
+  switch (static_cast<uint8_t>(bytes[0]) % 5) {
     case 0:
       feed_command(rest);
       break;
@@ -80,6 +91,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 2:
       feed_summary(rest);
+      break;
+    case 3:
+      feed_measurements(rest);
       break;
     default:
       feed_report(rest);

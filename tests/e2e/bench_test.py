@@ -7,7 +7,7 @@ from pathlib import Path
 
 import harness
 
-PHASES = ("idle", "other", "matmul", "attention", "elementwise", "quantize", "sampling", "collective",
+PHASES = ("idle", "other", "matmul", "attention", "rows", "inputs", "sampling", "collective",
           "barrier")
 
 

@@ -141,12 +141,17 @@ Result<std::vector<RankTrace>> collect_trace(tensor::WorkerPool& pool, collectiv
   ASSIGN_OR_RETURN(const Gathered heads, gather(group, encode_trace_head(mine),
                                                 equal_sizes(group, kTraceHeadBytes), deadline));
   std::vector<TraceHead> by_rank;
+  size_t bytes = 0;
   std::vector<size_t> sizes(static_cast<size_t>(group.size()));
   for (size_t rank = 0; rank < sizes.size() && group.rank() == 0; ++rank) {
     const auto head = decode_trace_head(heads.part(rank));
     if (!head.is_ok()) return blame(group, rank, head.status());
     by_rank.push_back(*head);
     sizes[rank] = head->spans * kTraceSpanBytes;
+    bytes += sizes[rank];
+    if (bytes > kTraceBytesMax) {
+      return blame(group, rank, Status::group("its trace is too long to be collected"));
+    }
   }
   ASSIGN_OR_RETURN(const Gathered all,
                    gather(group, encode_spans(spans), std::move(sizes), deadline));

@@ -53,6 +53,7 @@ inline constexpr Nanoseconds kTimeMax{int64_t{1} << 61U};   // that a clock can 
 inline constexpr size_t kTimesBytes = 8 + sizeof(RankTimes::seconds);
 inline constexpr size_t kTraceHeadBytes = 40;
 inline constexpr size_t kTraceSpanBytes = 24;
+inline constexpr size_t kTraceBytesMax = size_t{512} << 20U;  // of all ranks' spans together
 
 // The sizes are as above; decoding gives kGroup when the bytes are none of ours.
 std::vector<std::byte> encode_times(const RankTimes& times);

@@ -236,7 +236,7 @@ void Decoder::project(Worker& me, const InputSource& x, std::initializer_list<Pr
     const tensor::InputFormat& format = output.weight.input_format();
     if (packed_as == nullptr || *packed_as != format) {
       if (packed_as != nullptr) me.barrier();
-      me.clock().enter(Phase::kQuantize);
+      me.clock().enter(Phase::kInputs);
       tensor::pack_activations(me, packed_as == nullptr ? x : x.again(), format, packed_);
       me.barrier();
       packed_as = &format;
@@ -270,7 +270,7 @@ void Decoder::head(Worker& me, size_t first, size_t count) {
   const FloatRows partial = rows(buffers_.partial, hidden);
   const int64_t vocabulary = parts_.weights.output.rows();
 
-  me.clock().enter(Phase::kElementwise);
+  me.clock().enter(Phase::kRows);
   const tensor::Range mine = me.share(outputs);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     const auto token = static_cast<int64_t>(output_tokens_[first + static_cast<size_t>(i)]);

@@ -180,7 +180,7 @@ Status RankInstance::lead(Command& command, std::span<const TokenId> tokens,
     const tensor::Stage stage = command.stage();
     pool_->run([&](tensor::Worker& me) {
       me.clock().set_stage(stage);
-      me.clock().enter(tensor::Phase::kElementwise);
+      me.clock().enter(tensor::Phase::kRows);
       tensor::embedding(me, table, tokens, x);
     });
     activations = {x.data, static_cast<size_t>(x.rows * x.cols)};

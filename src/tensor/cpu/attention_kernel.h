@@ -25,7 +25,7 @@
 namespace shoal::tensor {
 
 // Scratch of one tile, in floats.
-inline int64_t attention_tile_floats(const KvLayout& layout) {
+[[gnu::always_inline]] inline int64_t attention_tile_floats(const KvLayout& layout) {
   return kTileTokens * (layout.head_dim + layout.page_tokens + 2 * attention_part_floats(layout));
 }
 
@@ -221,13 +221,14 @@ inline void merge_part(const float* part, int64_t value_stride, float* total) {
       total[value_stride + 1] * old_factor + part[value_stride + 1] * new_factor;
 }
 
-inline void clear_part(int64_t value_stride, float* part) {
+[[gnu::always_inline]] inline void clear_part(int64_t value_stride, float* part) {
   std::fill_n(part, value_stride, 0.0F);
   part[value_stride] = kNone;
   part[value_stride + 1] = 0.0F;
 }
 
-inline void store_output(const float* total, const KvLayout& layout, float* out) {
+[[gnu::always_inline]] inline void store_output(const float* total, const KvLayout& layout,
+                                                float* out) {
   const float sum = total[layout.value_stride() + 1];
   const float inverse = sum == 0.0F ? 0.0F : 1.0F / sum;
   for (int64_t d = 0; d < layout.head_dim; ++d) out[d] = total[d] * inverse;

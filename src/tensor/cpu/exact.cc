@@ -110,7 +110,6 @@ constinit const Kernels kExactKernels = {
     .swiglu = swiglu_exact,
     .attention_tile = attention_tile_exact,
     .sum_exp = sum_exp_exact,
-    .read_all = read_all_lanes<VecPortable>,
     .float_rounds = float_rounds_lanes<VecPortable>,
 };
 

@@ -106,9 +106,7 @@ struct Kernels {
   // Sum of exp(x[i] - shift).
   double (*sum_exp)(const float* x, float shift, int64_t count) = nullptr;
 
-  // Probes: the exclusive or of all words (bytes a multiple of 64), and `rounds` times
-  // kFloatOpsPerRound float operations in registers.
-  uint64_t (*read_all)(const std::byte* data, int64_t bytes) = nullptr;
+  // A probe: `rounds` times kFloatOpsPerRound float operations in registers.
   float (*float_rounds)(int64_t rounds) = nullptr;
 };
 

@@ -25,7 +25,6 @@ constexpr Kernels packed_kernels(KernelPath path) {
       .attention_tile = attention_tile_lanes<V>,
       .merge_attention = merge_attention_lanes<V>,
       .sum_exp = sum_exp_lanes<V>,
-      .read_all = read_all_lanes<V>,
       .float_rounds = float_rounds_lanes<V>,
   };
 }

@@ -138,7 +138,6 @@ struct VecPortable {
   }
   static float reduce_max(const F& a) { return *std::max_element(a.begin(), a.end()); }
 
-  static I int_zero() { return {}; }
   // Finite values within the range of int32.
   static I round_to_int(const F& a) {
     I out;
@@ -193,12 +192,6 @@ struct VecPortable {
   static U load_wide_codes(const void* p) { return load_bytes(p); }
   static U zero_bytes() { return {}; }
   // Some combination of all the bits, for reads that must not be optimized away.
-  static I combine(const I& a, const U& b) {
-    I out = std::bit_cast<I>(b);
-    for (size_t i = 0; i < 16; ++i) out[i] ^= a[i];
-    return out;
-  }
-  static uint64_t first_word(const I& a) { return static_cast<uint32_t>(a[0] ^ a[1]); }
   static U low_nibbles(const U& a) {
     U out;
     for (size_t i = 0; i < 64; ++i) out[i] = a[i] & 15U;

@@ -82,13 +82,6 @@ double sum_exp_lanes(const float* x, float shift, int64_t count) {
   return total;
 }
 
-template <typename V>
-uint64_t read_all_lanes(const std::byte* data, int64_t bytes) {
-  auto sums = V::int_zero();
-  for (int64_t i = 0; i < bytes; i += 64) sums = V::combine(sums, V::load_bytes(data + i));
-  return V::first_word(sums);
-}
-
 // Twelve independent chains of multiply-adds: enough to hide the latency of current processors.
 template <typename V>
 float float_rounds_lanes(int64_t rounds) {

@@ -4,8 +4,8 @@ namespace shoal::tensor {
 
 std::string_view phase_name(Phase phase) {
   static constexpr std::array<std::string_view, kPhases> kNames = {
-      "idle",     "other",    "matmul",     "attention", "elementwise",
-      "quantize", "sampling", "collective", "barrier"};
+      "idle",   "other",    "matmul",     "attention", "rows",
+      "inputs", "sampling", "collective", "barrier"};
   return kNames[static_cast<size_t>(phase)];
 }
 

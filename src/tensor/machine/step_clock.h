@@ -22,12 +22,12 @@ enum class Phase : uint8_t {
   kIdle,   // between steps
   kOther,  // of a step, what is none of the following
   kMatmul,
-  kAttention,    // with rope and the writing of keys and values
-  kElementwise,  // norms, activation functions, residual sums, embedding
-  kQuantize,     // activations into the format of the matrices
-  kSampling,     // summaries of the logits, and the choice of a token
-  kCollective,   // sums, broadcasts and gathers over the ranks, waiting for peers included
-  kBarrier,      // waiting for the other workers of the rank
+  kAttention,   // with rope and the writing of keys and values
+  kRows,        // embedding, and picking the rows of which logits are wanted
+  kInputs,      // of the matrices: residual sums, norms, SwiGLU, into the format that they read
+  kSampling,    // summaries of the logits, and the choice of a token
+  kCollective,  // sums, broadcasts and gathers over the ranks, waiting for peers included
+  kBarrier,     // waiting for the other workers of the rank
 };
 inline constexpr size_t kPhases = 9;
 

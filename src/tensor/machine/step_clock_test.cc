@@ -51,8 +51,8 @@ TEST(StepClock, StagesAreCountedApartAndTakingClears) {
   EXPECT_GE(first[1][static_cast<size_t>(Phase::kSampling)], 1000U);
   EXPECT_EQ(first[0][static_cast<size_t>(Phase::kSampling)], 0U);
   clock.enter(Phase::kIdle);
-  EXPECT_LT(clock.take_totals()[1][static_cast<size_t>(Phase::kSampling)],
-            first[1][static_cast<size_t>(Phase::kSampling)] + 1000U * 1000U * 1000U);
+  clock.take_totals();
+  EXPECT_EQ(clock.take_totals()[1][static_cast<size_t>(Phase::kSampling)], 0U);
 }
 
 TEST(StepClock, ARecordingKeepsStretchesInOrderAndCountsWhatDoesNotFit) {
@@ -66,7 +66,7 @@ TEST(StepClock, ARecordingKeepsStretchesInOrderAndCountsWhatDoesNotFit) {
   clock.enter(Phase::kAttention);
   clock.leave_layers();
   pass_time();
-  clock.enter(Phase::kQuantize);
+  clock.enter(Phase::kInputs);
   pass_time();
   clock.enter(Phase::kSampling);
   pass_time();

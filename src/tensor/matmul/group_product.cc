@@ -12,6 +12,16 @@ namespace {
 // Fewer tiles are not worth the unpacking of a panel.
 constexpr int64_t kPanelTilesMin = 2;
 
+// The inputs of a tile that begins at `token`.
+void point_at(const InputTiles& x, int64_t token, MatmulTile& tile) {
+  if (x.kind != InputFormat::Kind::kInt16Blocks) {
+    tile.inputs = x.floats + token * x.items;
+    return;
+  }
+  tile.blocks16 = x.blocks16 + token * x.items * kInputBytes;
+  tile.meta = x.meta + token * x.items;
+}
+
 // As many whole tiles of 8 tokens as there are; returns the tokens done.
 int64_t multiply_panel(const Worker& me, const GroupProduct& product, Range tokens) {
   const auto& [w, group, x, y] = product;
@@ -71,9 +81,7 @@ void multiply_group(const Worker& me, const GroupProduct& product, Range tokens)
   int64_t token = tokens.begin + multiply_panel(me, product, tokens);
   while (token < tokens.end) {
     const int64_t width = next_tile_tokens(x.tokens - token);
-    tile.inputs = x.floats == nullptr ? nullptr : x.floats + token * x.items;
-    tile.blocks16 = x.blocks16 + token * x.items * kInputBytes;
-    tile.meta = x.meta + token * x.items;
+    point_at(x, token, tile);
     tile_kernels[static_cast<size_t>(tile_index(width))](tile);
     for (int64_t t = 0; t < width; ++t) {
       std::copy_n(sums.data() + t * kGroupRows, rows, y.row(token + t));

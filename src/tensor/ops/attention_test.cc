@@ -338,5 +338,28 @@ TEST_P(Attention, ValuesBeyondHalfAreClamped) {
   for (const float value : session.out) EXPECT_NEAR(value, want, want * part);
 }
 
+// The scale of 8-bit values is a half: below its normal numbers and above its largest it is rounded
+// down by so much that a code would not fit.
+TEST_P(Attention, SmallAndHugeHeadsKeepTheirSigns) {
+  for (const float size : {1e-4F, 1e-7F, 6e4F, 1e7F}) {
+    Session session(layout(1, 16), params(1, 1, 16), 1);
+    for (size_t i = 0; i < 16; ++i) session.v[i] = i % 2 == 0 ? -size : size / 2;
+    session.step(*pool(), 0, 1);
+    const float largest = session.layout.type == DType::kF16  ? 65504.0F
+                          : session.layout.type == DType::kI8 ? 127 * 65504.0F
+                                                              : size;
+    // A scale is off by up to half of 2^-24, and there are 127 of them in the largest value.
+    const float error = session.layout.type == DType::kF32 ? size * 1e-6F
+                        : session.layout.type == DType::kF16
+                            ? size * 0x1p-11F + 0x1p-25F
+                            : size * (0x1p-11F + 0.5F / 127) + 127 * 0x1p-25F;
+    for (size_t i = 0; i < 16; ++i) {
+      const float want = std::clamp(session.v[i], -largest, largest);
+      EXPECT_NEAR(session.out[i], want, error) << size;
+      if (std::fabs(want) > error) EXPECT_EQ(session.out[i] < 0, i % 2 == 0) << size;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shoal::tensor

@@ -37,9 +37,9 @@ class CodedHead {
 
   std::byte code(int64_t i) const {
     const float code = std::nearbyint(values_[i] * inverse_);
-    // Also when the value or the scale is not a number.
-    if (!(std::fabs(code) <= 127.0F)) return std::byte{127};
-    return static_cast<std::byte>(static_cast<int8_t>(code));
+    if (std::isnan(code)) return std::byte{127};
+    // A scale that f16 rounds down, below its normal numbers or above its largest, leaves more.
+    return static_cast<std::byte>(static_cast<int8_t>(std::clamp(code, -127.0F, 127.0F)));
   }
   void store_scale(std::byte* to) const { std::memcpy(to, &half_, sizeof(half_)); }
 

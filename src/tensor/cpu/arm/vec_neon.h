@@ -139,7 +139,6 @@ struct VecNeon {
     return vmaxvq_f32(vmaxq_f32(vmaxq_f32(a.v[0], a.v[2]), vmaxq_f32(a.v[1], a.v[3])));
   }
 
-  static I int_zero() { return {{vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0)}}; }
   static I round_to_int(F a) {
     return {{vcvtnq_s32_f32(a.v[0]), vcvtnq_s32_f32(a.v[1]), vcvtnq_s32_f32(a.v[2]),
              vcvtnq_s32_f32(a.v[3])}};
@@ -171,15 +170,6 @@ struct VecNeon {
   }
   static U zero_bytes() {
     return each_byte([](int) { return vdupq_n_u8(0); });
-  }
-  static I combine(I a, U b) {
-    I out;
-    for (int i = 0; i < 4; ++i) out.v[i] = veorq_s32(a.v[i], vreinterpretq_s32_u8(b.v[i]));
-    return out;
-  }
-  static uint64_t first_word(I a) {
-    const int32x4_t both = veorq_s32(veorq_s32(a.v[0], a.v[1]), veorq_s32(a.v[2], a.v[3]));
-    return vgetq_lane_u64(vreinterpretq_u64_s32(both), 0);
   }
   static U low_nibbles(U a) {
     return each_byte([&](int i) { return vandq_u8(a.v[i], vdupq_n_u8(15)); });

@@ -170,13 +170,6 @@ struct VecAvx2 {
   }
   static U load_wide_codes(const void* p) { return load_bytes(p); }
   static U zero_bytes() { return int_zero(); }
-  static I combine(I a, U b) {
-    return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)};
-  }
-  static uint64_t first_word(I a) {
-    const __m256i both = _mm256_xor_si256(a.lo, a.hi);
-    return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm256_castsi256_si128(both)));
-  }
   static U low_nibbles(U a) {
     const __m256i mask = _mm256_set1_epi8(15);
     return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};

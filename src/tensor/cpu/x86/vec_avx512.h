@@ -90,7 +90,6 @@ struct VecAvx512 {
   }
   static float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
 
-  static I int_zero() { return _mm512_setzero_si512(); }
   static I round_to_int(F a) { return _mm512_cvtps_epi32(a); }
   static int32_t reduce_add(I a) { return _mm512_reduce_add_epi32(a); }
 
@@ -128,10 +127,6 @@ struct VecAvx512 {
   static void store_bytes(void* p, U a) { _mm512_storeu_si512(p, a); }
   static U load_wide_codes(const void* p) { return load_bytes(p); }
   static U zero_bytes() { return _mm512_setzero_si512(); }
-  static I combine(I a, U b) { return _mm512_xor_si512(a, b); }
-  static uint64_t first_word(I a) {
-    return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(a)));
-  }
   static U low_nibbles(U a) { return _mm512_and_si512(a, _mm512_set1_epi8(15)); }
   static U high_nibbles(U a) {
     return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15));
