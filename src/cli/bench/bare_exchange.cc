@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
@@ -199,12 +200,14 @@ Result<UniqueFd> listen_on_loopback(uint16_t* port) {
   return listener;
 }
 
-// The peer's connection, known by the word that it says first.
+// The peer's connection, known by the word that it has said: whoever says nothing is somebody else.
 Result<UniqueFd> accept_peer(const UniqueFd& listener, uint64_t word) {
   UniqueFd peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const timeval patience{.tv_sec = 2, .tv_usec = 0};
   uint64_t said = 0;
-  if (peer.get() < 0 || recv(peer.get(), &said, sizeof(said), MSG_WAITALL) != sizeof(said) ||
-      said != word) {
+  if (peer.get() < 0 ||
+      setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
+      recv(peer.get(), &said, sizeof(said), MSG_WAITALL) != sizeof(said) || said != word) {
     return Status::group("somebody else connected to the bare exchange; try again");
   }
   return peer;

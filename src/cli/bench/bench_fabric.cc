@@ -108,7 +108,7 @@ class FabricBench {
   Result<SizedSamples> all_reduce(size_t bytes) {
     SizedSamples samples{.bytes = bytes, .seconds = {}, .single = {}, .bare_seconds = {}};
     std::vector<float> data(bytes / sizeof(float));
-    const uint32_t in_a_row = bytes <= 65536 ? 32 : 8;
+    const uint32_t in_a_row = std::min<uint32_t>(bytes <= 65536 ? 32 : 8, sums_max());
     const uint32_t batches = std::max(2U, rounds_for(bytes) / in_a_row / kTurns);
     for (uint32_t turn = 0; turn < kTurns; ++turn) {
       for (uint32_t i = 0; i < batches; ++i) {
@@ -124,6 +124,11 @@ class FabricBench {
       }
     }
     return samples;
+  }
+
+  // In a row, from ones, within the range of float32: size^n < 2^120.
+  uint32_t sums_max() const {
+    return static_cast<uint32_t>(120 / std::log2(static_cast<double>(fabric_.size())));
   }
 
   // Where a batch's times go; null: nowhere.

@@ -69,7 +69,8 @@ Result<MachineFigures> measure(const MachineBenchOptions& options, Console& cons
   for (const tensor::DType type : types) figures.peaks.push_back({type, {}});
   uint64_t done = 0;
   for (const uint32_t threads : counts) {
-    ASSIGN_OR_RETURN(const MachineLimits limits, measure_limits(threads, types.front()));
+    ASSIGN_OR_RETURN(const MachineLimits limits,
+                     measure_limits(threads, types.front(), tensor::best_kernel_path()));
     figures.limits.push_back(limits);
     bar.update(++done);
     ASSIGN_OR_RETURN(const std::unique_ptr<tensor::WorkerPool> pool,

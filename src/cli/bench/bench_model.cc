@@ -208,8 +208,9 @@ std::string text_of(LoadedModel& loaded, const BenchOptions& options, const Repo
 
 Status check_context(BenchOptions* options) {
   const uint32_t deepest = *std::max_element(options->depths.begin(), options->depths.end());
-  const uint32_t needed =
-      deepest + std::max(options->shape.prompt_tokens, options->shape.answer_tokens + 1) + 1;
+  const uint32_t needed = std::max(
+      kContextMin,
+      deepest + std::max(options->shape.prompt_tokens, options->shape.answer_tokens + 1) + 1);
   if (options->model.context == 0) options->model.context = needed;
   if (options->model.context >= needed) return Status::ok();
   return Status::request(fmt::format("--ctx {} is less than the {} tokens of a run; leave it out",
@@ -240,8 +241,11 @@ Result<Report> measure(LoadedModel& loaded, const BenchOptions& options, Console
   }
   bar.finish();
   const auto threads = loaded.threads() * static_cast<uint32_t>(loaded.plan().ranks.size());
+  // What the same kernels reach; the exact path has no packed ones to compare with.
+  const auto path = tensor::kernel_path_from_name(options.model.kernels);
   ASSIGN_OR_RETURN(report.limits, measure_limits(std::min(threads, usable_cores()),
-                                                 main_type(loaded.model().tensors)));
+                                                 main_type(loaded.model().tensors),
+                                                 path.value_or(tensor::best_kernel_path())));
   return report;
 }
 

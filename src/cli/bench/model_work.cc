@@ -43,9 +43,11 @@ tensor::DType main_type(const model::ModelTensors& tensors) {
   return most == bytes.end() ? tensor::DType::kF32 : most->first;
 }
 
-Result<MachineLimits> measure_limits(uint32_t threads, tensor::DType type) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<tensor::WorkerPool> pool,
-                   tensor::WorkerPool::create({.workers = static_cast<int>(threads)}));
+Result<MachineLimits> measure_limits(uint32_t threads, tensor::DType type,
+                                     tensor::KernelPath path) {
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<tensor::WorkerPool> pool,
+      tensor::WorkerPool::create({.workers = static_cast<int>(threads), .path = path}));
   MachineLimits limits;
   limits.threads = threads;
   ASSIGN_OR_RETURN(const tensor::ReadBandwidth bandwidth,

@@ -27,7 +27,7 @@ struct MachineLimits {
   double float_operations_per_second = 0;   // float32 in registers
   double matmul_operations_per_second = 0;  // of the kernels, with weights in the cache
 };
-Result<MachineLimits> measure_limits(uint32_t threads, tensor::DType type);
+Result<MachineLimits> measure_limits(uint32_t threads, tensor::DType type, tensor::KernelPath path);
 Json to_json(const MachineLimits& limits);
 
 }  // namespace shoal::cli

@@ -62,7 +62,8 @@ Status write(const Json& json, const std::string& path, Console& console) {
 
 Result<int> trace(TraceOptions options, Console& console) {
   if (options.model.context == 0) {
-    options.model.context = std::max(options.depth, options.prompt_tokens) + options.steps + 1;
+    options.model.context =
+        std::max(kContextMin, std::max(options.depth, options.prompt_tokens) + options.steps + 1);
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded,
                    LoadedModel::load(options.model, console));

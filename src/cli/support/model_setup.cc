@@ -24,7 +24,6 @@ namespace {
 // Without --ctx a model gets at most this many positions: long-context models would otherwise
 // reserve many gigabytes for caches that a chat on a desk never fills.
 constexpr uint32_t kDefaultContextMax = 8192;
-constexpr uint32_t kContextMin = 16;
 // How long nodes of a failed group may take to end by themselves: they have nothing to save, and
 // one that is stopped never does.
 constexpr Nanoseconds kFailedGroupGrace = std::chrono::milliseconds(200);
@@ -145,6 +144,9 @@ Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& o
   if (options.exact && planned.request.kv_type != plan::KvType::kF32) {
     return Status::request(
         fmt::format("--exact computes in float32 throughout: no --kv {}", options.kv));
+  }
+  if (options.exact && !options.kernels.empty()) {
+    return Status::request("--exact is a kernel path of its own: no --kernels");
   }
   if (!options.split.empty()) {
     ASSIGN_OR_RETURN(planned.request.weights, plan::parse_split(options.split));

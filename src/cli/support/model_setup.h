@@ -25,6 +25,9 @@ class App;
 
 namespace shoal::cli {
 
+// The least --ctx.
+inline constexpr uint32_t kContextMin = 16;
+
 // What every command that runs a model takes.
 struct ModelOptions {
   std::string model;
