@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes a GGUF model of any supported shape and type with random weights, for tests and measurements.
+"""Writes a GGUF model of any supported shape with random weights, in the types that --list names.
 
     tools/make_model.py --preset llama-1.1b --type Q4_0 -o /tmp/llama-1.1b-q4_0.gguf
     tools/make_model.py --preset smollm2-135m --type Q4_K_M -o /tmp/smollm2.gguf --seed 7

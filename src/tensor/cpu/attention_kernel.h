@@ -9,7 +9,8 @@
 // different workers, with the bits that one worker gives that computes them one after another.
 // 8-bit keys and values: a key's scale multiplies its score, a value's scale its weight.
 // A query's arithmetic is the same in tiles of every width: positions that only its neighbours see
-// add an exact zero. Thread rule: pure functions; scratch belongs to the caller.
+// add an exact zero, unless the value there is not finite: the query's output then is not either.
+// Thread rule: pure functions; scratch belongs to the caller.
 #pragma once
 
 #include <algorithm>
