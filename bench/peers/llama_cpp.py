@@ -92,10 +92,11 @@ def compare(shoal: Shoal, llama: Llama, model: Path, args: argparse.Namespace) -
     rows = []
     for threads in args.threads:
         pairs = []
-        for i in range(args.runs + 1):  # the first pair warms up
-            print(f"{model.name}, {threads} thread(s): pair {i} of {args.runs}", file=sys.stderr)
+        for i in range(args.warm_up + args.runs):
+            print(f"{model.name}, {threads} thread(s): pair {i + 1} of {args.warm_up + args.runs}",
+                  file=sys.stderr)
             pair = (measure(shoal, model, threads, args), measure(llama, model, threads, args))
-            if i > 0:
+            if i >= args.warm_up:
                 pairs.append(pair)
         rows += [row_of(pairs, phase, model, threads) for phase in PHASES]
     return rows
@@ -144,6 +145,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("-p", "--prompt-tokens", type=int, default=512)
     parser.add_argument("-n", "--answer-tokens", type=int, default=128)
     parser.add_argument("--runs", type=int, default=5, help="pairs of runs that count")
+    parser.add_argument("--warm-up", type=int, default=1, help="pairs before them")
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
