@@ -111,8 +111,8 @@ void step(benchmark::State& state) {
   }
 }
 
-void attend(benchmark::State& state, int64_t context, int64_t tokens) {
-  const KvLayout layout{.kv_heads = 4, .head_dim = 64};
+void attend(benchmark::State& state, DType kv_type, int64_t context, int64_t tokens) {
+  const KvLayout layout{.type = kv_type, .kv_heads = 4, .head_dim = 64};
   const AttentionParams params{.query_heads = 32, .group_size = 8, .scale = 0.125F};
   auto pool = std::move(WorkerPool::create({})).value();
   CHECK(pool->reserve_scratch(attention_scratch_bytes(pool->path(), layout, context)).is_ok());
@@ -174,11 +174,15 @@ void add_benchmarks() {
         [=](benchmark::State& state) { pack(state, type); });
   }
   add("step", step).Arg(1)->Arg(2)->UseRealTime();
-  for (const int64_t context : {128, 4096}) {
-    add(fmt::format("attention/decode/{}", context),
-        [=](benchmark::State& state) { attend(state, context, 1); });
+  for (const DType kv_type : {DType::kF16, DType::kI8}) {
+    const std::string name = kv_type == DType::kF16 ? "f16" : "q8";
+    for (const int64_t context : {128, 4096}) {
+      add(fmt::format("attention/decode/{}/{}", name, context),
+          [=](benchmark::State& state) { attend(state, kv_type, context, 1); });
+    }
+    add(fmt::format("attention/prefill/{}/512", name),
+        [=](benchmark::State& state) { attend(state, kv_type, 512, 512); });
   }
-  add("attention/prefill/512", [](benchmark::State& state) { attend(state, 512, 512); });
 }
 
 }  // namespace

@@ -91,8 +91,10 @@ def test_steps() -> list[Step]:
     symbolizer = {"ASAN_SYMBOLIZER_PATH": SYMBOLIZER, "UBSAN_OPTIONS": "print_stacktrace=1"}
     tsan = {"TSAN_OPTIONS": f"halt_on_error=1 external_symbolizer_path={SYMBOLIZER}"}
     raced = [f"{module}_test" for module in TSAN_MODULES]
-    # Emulation is slow, and these paths are the same plain C++ everywhere.
-    emulated = {"GTEST_FILTER": "-*_exact:*_portable*:*/exact*:*/portable*"}
+    # Emulation is slow, these paths are the same plain C++ everywhere, and both Arm paths have the
+    # same attention.
+    emulated = {"GTEST_FILTER": "-*_exact:*_portable*:*/exact*:*/portable*:MatmulPanel.*:"
+                                "*/Attention.*/neon_i8mm*:MachineProbe.*"}
     data = test_data()
     return [
         Step("data", [tool("fetch_test_data.py")]),

@@ -64,8 +64,8 @@ TEST_P(MatmulShard, EmptyShardsGiveNothingOrZeros) {
 }
 
 TEST_P(MatmulShard, APackedShardNeedsAboutItsShareOfTheFile) {
-  const Weight weight(type(), 64, 1024);
-  const PackedMatrix half = PackedMatrix::pack(weight.view(), {0, 64, 512, 1024}, path()).value();
+  const Weight weight(type(), 16, 1024);
+  const PackedMatrix half = PackedMatrix::pack(weight.view(), {0, 16, 512, 1024}, path()).value();
   const auto share = static_cast<double>(weight.bytes.size()) / 2;
   EXPECT_NEAR(static_cast<double>(half.bytes()), share, share * 0.05);
 }
