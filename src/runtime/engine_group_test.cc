@@ -124,7 +124,7 @@ TEST_F(EngineGroupTest, EightBitKeysAndValuesMoveLogitsLittleAndTheSameOnAnyThre
     options.kv_type = kv_type;
     options.engine.threads = threads;
     LocalCluster cluster(*model, options);
-    return all_logits(cluster.engine(), tokens, /*one_by_one=*/true);
+    return all_logits(cluster.engine(), tokens, /*by_decode=*/true);
   };
   const auto expected = logits_with(plan::KvType::kF16, 1);
   const auto logits = logits_with(plan::KvType::kQ8, 1);

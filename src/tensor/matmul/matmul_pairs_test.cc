@@ -79,8 +79,8 @@ INSTANTIATE_TEST_SUITE_P(EveryTypeAndPath, MatmulPairs,
 TEST_P(MatmulPairs, GivesTheBitsOfTheWholeProduct) {
   // Block 0 has 41 tokens (more than are gathered at once), block 1 none, block 2 all, block 0 one
   // more.
-  std::vector<RowBlockToken> pairs;
-  for (int64_t i = 0; i < 41; ++i) pairs.push_back({0, i * 5 % kTokens});
+  std::vector<RowBlockToken> pairs(41);
+  for (int64_t i = 0; i < 41; ++i) pairs[static_cast<size_t>(i)] = {0, i * 5 % kTokens};
   for (int64_t token = 0; token < kTokens; ++token) pairs.push_back({2, token});
   pairs.push_back({0, 12});
   expect_whole(kWhole, pairs, 1);
