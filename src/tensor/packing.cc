@@ -181,6 +181,7 @@ void pack_activations(Worker& me, const InputSource& source, const InputFormat& 
     out.tokens_ = x.rows;
   }
   const int64_t blocks = blocks_of(format);
+  if (blocks == 0) return;
   SourceReader reader(me, source);
   FormatWriter writer(me.kernels(), format, x.rows, out);
   Piece piece;

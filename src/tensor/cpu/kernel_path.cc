@@ -74,6 +74,7 @@ std::vector<KernelPath> runnable_kernel_paths() {
 
 std::vector<KernelPath> all_kernel_paths() {
   std::vector<KernelPath> paths;
+  paths.reserve(std::size(kPaths));
   for (const PathEntry& entry : kPaths) paths.push_back(entry.path);
   return paths;
 }
