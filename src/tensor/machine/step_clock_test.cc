@@ -113,11 +113,13 @@ TEST(StepClock, WorkersCountTheirWaitingAtBarriers) {
   std::array<PhaseTicks, 2> totals;
   pool->run([&](Worker& me) {
     me.clock().enter(Phase::kMatmul);
-    // Each waits once for long enough to see on a counter that ticks slowly.
-    if (me.is_first()) pass_time();
-    me.barrier();
-    if (!me.is_first()) pass_time();
-    me.barrier(Phase::kCollective);
+    // Again and again, as one may come late for once and then has not waited.
+    for (int i = 0; i < 50; ++i) {
+      if (me.is_first()) pass_time();
+      me.barrier();
+      if (!me.is_first()) pass_time();
+      me.barrier(Phase::kCollective);
+    }
     totals[static_cast<size_t>(me.index())] = me.clock().take_totals();
   });
   for (const PhaseTicks& worker : totals) {

@@ -36,11 +36,15 @@ inline uint8_t nearest_in_table(const CodeTable& table, float value, float scale
   return static_cast<uint8_t>(best);
 }
 
-// The value of largest magnitude, with its sign.
+// The value of largest magnitude, with its sign. The magnitude is kept beside it: clang 19 makes
+// wrong code of `fabs(value) > fabs(extreme)` when it unrolls the loop (it drops the second fabs).
 inline float extreme_of(Values values) {
   float extreme = 0;
+  float magnitude = 0;
   for (const float value : values) {
-    if (std::fabs(value) > std::fabs(extreme)) extreme = value;
+    if (!(std::fabs(value) > magnitude)) continue;
+    magnitude = std::fabs(value);
+    extreme = value;
   }
   return extreme;
 }
