@@ -377,7 +377,8 @@ Status Engine::Impl::score_in(SessionId session, const ScoreRequest& request) {
     chunk.outputs = at >= request.first ? Outputs::kAll : Outputs::kNone;
     RETURN_IF_ERROR(extend(chunk, [&](size_t first, std::span<const float> logits) {
       for (size_t i = 0; (i + 1) * output_rows() <= logits.size() && goes_on; ++i) {
-        goes_on = request.on_logits(at + first + i, logits.subspan(i * output_rows(), output_rows()));
+        goes_on =
+            request.on_logits(at + first + i, logits.subspan(i * output_rows(), output_rows()));
       }
     }));
     at = end;
