@@ -30,7 +30,7 @@ struct GroupOptions {
   size_t one_shot_bytes_max = 64 * 1024;
   // The same (and one part) in memory that all ranks map; off, slots are used there, too. The
   // second is for more ranks than cores, where a step less is worth more than reading less.
-  size_t mapped_one_shot_bytes_max = 2 * 1024;
+  size_t mapped_one_shot_bytes_max = 3 * 1024;
   size_t crowded_one_shot_bytes_max = 64 * 1024;
   bool uses_mapped_memory = true;
 };

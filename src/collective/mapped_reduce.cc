@@ -34,7 +34,7 @@ std::span<const float> MappedReduce::part_of(size_t peer) const {
 }
 
 void MappedReduce::publish(const Reduction& reduction) {
-  SharedWriter::flush();
+  place_.writer.flush();
   place_.memory.publish({.tag = wait_.policy.tag, .bytes = reduction.mine.size_bytes()});
 }
 

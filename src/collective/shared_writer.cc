@@ -33,6 +33,12 @@ void stream_lines(float* to, const float* from, size_t lines) {
   }
 }
 
+#if defined(__x86_64__)
+void order_streamed_stores() { __builtin_ia32_sfence(); }
+#else
+void order_streamed_stores() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+#endif
+
 void plain_copy(std::span<float> to, std::span<const float> from) {
   std::memcpy(to.data(), from.data(), from.size_bytes());
 }
@@ -45,6 +51,7 @@ void SharedWriter::copy(std::span<float> to, std::span<const float> from) {
   if (until_timed_ == 0) return timed_copy(to, from);
   --until_timed_;
   if (!is_streaming_) return plain_copy(to, from);
+  has_streamed_ = true;
   const size_t lines = from.size() / kLine;
   stream_lines(to.data(), from.data(), lines);
   const size_t rest = lines * kLine;
@@ -61,10 +68,9 @@ void SharedWriter::timed_copy(std::span<float> to, std::span<const float> from) 
                   kPlainNanosecondsPerByteMax * static_cast<double>(from.size_bytes());
 }
 
-#if defined(__x86_64__)
-void SharedWriter::flush() { __builtin_ia32_sfence(); }
-#else
-void SharedWriter::flush() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-#endif
+void SharedWriter::flush() {
+  if (has_streamed_) order_streamed_stores();
+  has_streamed_ = false;
+}
 
 }  // namespace shoal::collective

@@ -20,7 +20,7 @@ class SharedWriter {
   // to: at a multiple of 64 bytes, and at least from.size() elements.
   void copy(std::span<float> to, std::span<const float> from);
   // Orders the copies before later stores.
-  static void flush();
+  void flush();
 
   // For tests: how the next copies are made until one is timed again.
   void set_streaming(bool is_streaming) { is_streaming_ = is_streaming; }
@@ -30,6 +30,7 @@ class SharedWriter {
   void timed_copy(std::span<float> to, std::span<const float> from);
 
   bool is_streaming_ = false;
+  bool has_streamed_ = false;  // since the last flush
   uint32_t until_timed_ = 0;
 };
 

@@ -22,7 +22,7 @@ TEST(SharedWriter, BothWaysCopyEveryElementAndNoMoreFromAnyAlignment) {
         const std::span<const float> source = std::span(from).subspan(offset, count);
         writer.set_streaming(is_streaming);
         writer.copy(to, source);
-        SharedWriter::flush();
+        writer.flush();
         EXPECT_TRUE(std::equal(source.begin(), source.end(), to.begin())) << count;
         for (size_t i = count; i < to.size(); ++i) ASSERT_EQ(to[i], -1.0F) << count;
       }

@@ -121,8 +121,6 @@ std::span<const std::byte> MappedMemory::part_of(int peer) const {
   return {region + met_ % kParts * part_bytes(), part_bytes()};
 }
 
-// Sleepers announce themselves in `sleeps`, then look again, then sleep; we publish, then look at
-// `sleeps`. Both with sequentially consistent atomics, so one of the two sees the other.
 void MappedMemory::publish(const MappedStep& step) {
   CHECK(met_ == published_);
   ++published_;
@@ -131,14 +129,18 @@ void MappedMemory::publish(const MappedStep& step) {
   line.epoch.store(self_.epoch, std::memory_order_relaxed);
   line.bytes.store(step.bytes, std::memory_order_relaxed);
   line.tag.store(step.tag, std::memory_order_relaxed);
-  line.number.store(published_, std::memory_order_seq_cst);
-  wake_sleepers();
+  line.number.store(published_, std::memory_order_release);
 }
 
+// Sleepers announce themselves in `sleeps`, then look again, then sleep; we publish, then look at
+// `sleeps`. Sequentially consistent on both sides, so one of the two sees the other. Not in
+// publish() but after the first look at the peers: until the fence is through they cannot be seen.
+
 void MappedMemory::wake_sleepers() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (int peer = 0; peer < layout_.size; ++peer) {
     Bell& bell = controls_of(peer).bell;
-    if (peer == self_.rank || bell.sleeps.load(std::memory_order_seq_cst) == 0) continue;
+    if (peer == self_.rank || bell.sleeps.load(std::memory_order_relaxed) == 0) continue;
     bell.word.fetch_add(1, std::memory_order_seq_cst);
     futex_wake(bell.word);
   }
@@ -184,23 +186,30 @@ Result<bool> MappedMemory::has_met(int peer) {
   return true;
 }
 
+// Strikes those who are here off waiting_for_.
+Status MappedMemory::look_at_peers() {
+  for (size_t i = 0; i < waiting_for_.size();) {
+    ASSIGN_OR_RETURN(const bool is_here, has_met(waiting_for_[i]));
+    if (is_here) {
+      waiting_for_.erase(waiting_for_.begin() + static_cast<ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  return Status::ok();
+}
+
 Status MappedMemory::meet(std::string_view operation, const WaitPolicy& wait) {
   waiting_for_.clear();
   for (int peer = 0; peer < layout_.size; ++peer) {
     if (peer != self_.rank) waiting_for_.push_back(peer);
   }
+  RETURN_IF_ERROR(look_at_peers());
+  wake_sleepers();
   Spinner spinner(wait.spin);
-  while (true) {
+  while (!waiting_for_.empty()) {
     const size_t before = waiting_for_.size();
-    for (size_t i = 0; i < waiting_for_.size();) {
-      ASSIGN_OR_RETURN(const bool is_here, has_met(waiting_for_[i]));
-      if (!is_here) {
-        ++i;
-        continue;
-      }
-      waiting_for_.erase(waiting_for_.begin() + static_cast<ptrdiff_t>(i));
-    }
-    if (waiting_for_.empty()) break;
+    RETURN_IF_ERROR(look_at_peers());
     if (waiting_for_.size() != before) {
       spinner.reset();
       continue;

@@ -66,7 +66,8 @@ class MappedMemory {
   // The rank's part of the step that was last met; not the own rank's.
   std::span<const std::byte> part_of(int peer) const;
 
-  // Makes own_part() visible as the next step. The last one must have been met.
+  // Makes own_part() visible as the next step. The last one must have been met, and meet() must
+  // follow soon: it wakes the peers that sleep.
   void publish(const MappedStep& step);
   // Returns when all ranks have published the step that we published last. At the deadline the
   // group is broken, naming those still waited for; `operation` begins the message.
@@ -108,6 +109,7 @@ class MappedMemory {
   Controls& controls_of(int rank) const { return mappings_.controls[rank]; }
 
   Result<bool> has_met(int peer);
+  Status look_at_peers();
   Status fail(int peer, std::string_view reason);
   Status fail_at_deadline(std::string_view operation);
   void wake_sleepers();
