@@ -165,13 +165,11 @@ Status Group::one_shot(const Reduction& reduction, const Operation& operation) {
   RETURN_IF_ERROR(complete(operation, [&](Pass& pass) -> Status {
     for (PeerState& peer : peers_) {
       if (peer.chunks_sent == 0) {
-        ASSIGN_OR_RETURN(const auto slot, peer.endpoint->try_acquire_send());
-        if (slot.has_value()) {
-          std::memcpy(slot->payload.data(), reduction.mine.data(), bytes);
-          RETURN_IF_ERROR(peer.endpoint->post_send(*slot, whole_message(bytes, operation.tag)));
-          peer.chunks_sent = 1;
-          pass.has_moved = true;
-        }
+        ASSIGN_OR_RETURN(const bool is_posted,
+                         peer.endpoint->try_send(std::as_bytes(reduction.mine),
+                                                 whole_message(bytes, operation.tag)));
+        peer.chunks_sent = is_posted ? 1 : 0;
+        pass.has_moved = pass.has_moved || is_posted;
       } else if (!peer.is_sent) {
         ASSIGN_OR_RETURN(peer.is_sent, peer.endpoint->poll_sends());
         pass.has_moved = pass.has_moved || peer.is_sent;
@@ -252,11 +250,10 @@ Status Group::send_chunks(PeerState& peer, Scatter& scatter, Pass& pass) {
     const std::span<const float> chunk =
         is_own ? scatter.shards.chunk(scatter.own, number - scattered).of(scatter.reduction.out)
                : scatter.shards.chunk(to, number).of(scatter.reduction.mine);
-    ASSIGN_OR_RETURN(const auto slot, peer.endpoint->try_acquire_send());
-    if (!slot.has_value()) return Status::ok();
-    std::memcpy(slot->payload.data(), chunk.data(), chunk.size_bytes());
-    RETURN_IF_ERROR(
-        peer.endpoint->post_send(*slot, whole_message(chunk.size_bytes(), scatter.tag)));
+    ASSIGN_OR_RETURN(const bool is_posted,
+                     peer.endpoint->try_send(std::as_bytes(chunk),
+                                             whole_message(chunk.size_bytes(), scatter.tag)));
+    if (!is_posted) return Status::ok();
     ++peer.chunks_sent;
     pass.has_moved = true;
   }

@@ -145,6 +145,41 @@ TEST_P(EndpointContract, BothDirectionsAtOnceNeitherBlockNorMix) {
   }));
 }
 
+TEST_P(EndpointContract, BytesSentInPlaceMayChangeOncePollSendsSaysTrue) {
+  ThreadGroupOptions narrow = options();
+  narrow.tuning = {.send_buffer_bytes = 4096, .receive_buffer_bytes = 4096};
+  ThreadGroup group(narrow);
+  constexpr uint32_t kRounds = 50;
+  expect_all_ok(group.run([&](Fabric& fabric) -> Status {
+    Endpoint& peer = fabric.endpoint(1 - fabric.rank());
+    const Deadline deadline = test_deadline(fabric);
+    if (fabric.rank() == 1) {
+      for (uint32_t i = 0; i < kRounds; ++i) {
+        RETURN_IF_ERROR(expect_message(fabric, 0, test_bytes(4096, i)));
+      }
+      return Status::ok();
+    }
+    std::vector<std::byte> bytes(4096);
+    const SlotNote note{.bytes = 4096, .is_first = true, .message_left = 4096};
+    for (uint32_t i = 0; i < kRounds; ++i) {
+      bytes = test_bytes(4096, i);
+      bool is_posted = false;
+      bool is_taken = false;
+      while (!is_taken) {
+        if (!is_posted) {
+          ASSIGN_OR_RETURN(is_posted, peer.try_send(bytes, note));
+        }
+        if (is_posted) {
+          ASSIGN_OR_RETURN(is_taken, peer.poll_sends());
+        }
+        if (!is_taken) peer.wait(deadline);
+      }
+      std::ranges::fill(bytes, std::byte{0xee});
+    }
+    return Status::ok();
+  }));
+}
+
 // C78: rings and full meshes with messages far beyond every buffer.
 TEST_P(EndpointContract, RingsOfManyRanksDoNotDeadlockOnLargeMessages) {
   for (int size = 2; size <= 8; ++size) {

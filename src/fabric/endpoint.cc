@@ -1,5 +1,6 @@
 #include "fabric/endpoint.h"
 
+#include <cstring>
 #include <utility>
 
 namespace shoal::fabric {
@@ -24,6 +25,16 @@ Endpoint::Endpoint(EndpointInfo info, GroupHealth& health)
       peer_text_(health.rank_text(info_.peer_rank) + " over " + info_.link),
       health_(health) {
   CHECK(check_slot_class(info_.slots).is_ok());
+}
+
+// For transports whose slots are the only memory that they can send from.
+Result<bool> Endpoint::try_send(std::span<const std::byte> bytes, const SlotNote& note) {
+  ASSIGN_OR_RETURN(const std::optional<SendSlot> slot, try_acquire_send());
+  if (!slot.has_value()) return false;
+  CHECK(bytes.size() == note.bytes && bytes.size() <= slot->payload.size());
+  if (!bytes.empty()) std::memcpy(slot->payload.data(), bytes.data(), bytes.size());
+  RETURN_IF_ERROR(post_send(*slot, note));
+  return true;
 }
 
 Status Endpoint::fail(std::string_view reason) {

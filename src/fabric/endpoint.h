@@ -84,6 +84,10 @@ class Endpoint {
   virtual Result<std::optional<SendSlot>> try_acquire_send() = 0;
   // Hands the oldest acquired slot to the transport. note.bytes <= the slot's payload.
   virtual Status post_send(const SendSlot& slot, const SlotNote& note) = 0;
+  // Posts a slot with these bytes (note.bytes of them), which are only sure to have been copied
+  // when poll_sends() says true: until then they must stay as they are. False when there is no
+  // credit or no free buffer. Not while an acquired slot is not posted.
+  virtual Result<bool> try_send(std::span<const std::byte> bytes, const SlotNote& note);
   // True when the transport holds everything posted: the peer gets it without another call here.
   virtual Result<bool> poll_sends() = 0;
   // The next slot that arrived, header checked; none when nothing has arrived.

@@ -31,15 +31,13 @@ constexpr std::string_view kGoneOn = "is in another operation, without what it o
 
 Result<bool> OutgoingMessage::progress() {
   while (!is_posted_) {
-    ASSIGN_OR_RETURN(const std::optional<SendSlot> slot, endpoint_.try_acquire_send());
-    if (!slot.has_value()) return false;
-    const size_t bytes = std::min(left_.size(), slot->payload.size());
-    if (bytes > 0) std::memcpy(slot->payload.data(), left_.data(), bytes);
+    const size_t bytes = std::min<size_t>(left_.size(), endpoint_.info().slots.payload_bytes);
     const SlotNote note{.bytes = static_cast<uint32_t>(bytes),
                         .is_first = slots_posted_ == 0,
                         .message_left = left_.size(),
                         .tag = tag_};
-    RETURN_IF_ERROR(endpoint_.post_send(*slot, note));
+    ASSIGN_OR_RETURN(const bool is_sent, endpoint_.try_send(left_.first(bytes), note));
+    if (!is_sent) return false;
     ++slots_posted_;
     left_ = left_.subspan(bytes);
     is_posted_ = left_.empty();

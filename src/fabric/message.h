@@ -19,7 +19,8 @@
 
 namespace shoal::fabric {
 
-// One message on its way out. Borrows endpoint and bytes.
+// One message on its way out. Borrows endpoint and bytes, until progress() says true or the group
+// fails.
 class OutgoingMessage {
  public:
   OutgoingMessage(Endpoint& endpoint, std::span<const std::byte> bytes, uint32_t tag)

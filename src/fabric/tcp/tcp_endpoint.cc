@@ -19,8 +19,8 @@
 namespace shoal::fabric {
 namespace {
 
-// Slots handed to one call of sendmsg.
-constexpr size_t kPartsMax = 16;
+// Pieces handed to one call of sendmsg: two of each slot that does not lie in its buffer.
+constexpr size_t kPartsMax = 32;
 
 // How long a closing endpoint waits for what it has sent to be acknowledged.
 constexpr Nanoseconds kLinger = std::chrono::milliseconds(200);
@@ -49,7 +49,7 @@ TcpEndpoint::TcpEndpoint(EndpointInfo info, UniqueFd socket, UniqueFd wake_fd, G
   for (uint32_t i = 0; i < count + 1; ++i) {
     receive_buffers_.push_back(std::make_unique<std::byte[]>(buffer_bytes()));
   }
-  send_bytes_.resize(count);
+  outgoing_.resize(count);
   waker_ticket_ = health.add_waker([this] {
     const uint64_t one = 1;
     (void)!write(wake_fd_.get(), &one, sizeof(one));
@@ -104,7 +104,7 @@ void TcpEndpoint::advance_sent(size_t bytes) {
       bytes -= part;
       continue;
     }
-    const size_t whole = send_bytes_[(sent_ + 1) % info().slots.count];
+    const size_t whole = outgoing_[(sent_ + 1) % info().slots.count].bytes;
     const size_t part = std::min(bytes, whole - sent_of_next_);
     sent_of_next_ += part;
     bytes -= part;
@@ -115,30 +115,73 @@ void TcpEndpoint::advance_sent(size_t bytes) {
   }
 }
 
-// Sends what the socket takes: a begun slot, a credit header, then whole slots.
-Status TcpEndpoint::flush() {
-  while (!is_closed_ && (sent_ < posted_ || credit_left_ > 0)) {
-    std::array<iovec, kPartsMax> parts;
-    size_t count = 0;
-    uint64_t next = sent_ + 1;
-    if (sent_of_next_ > 0) {
-      parts[count++] = {.iov_base = send_buffer(next) + sent_of_next_,
-                        .iov_len = send_bytes_[next % info().slots.count] - sent_of_next_};
-      ++next;
-    } else if (credit_left_ > 0) {
-      parts[count++] = {.iov_base = credit_.data() + (kSlotHeaderBytes - credit_left_),
-                        .iov_len = credit_left_};
+namespace {
+
+// What goes into one call of sendmsg.
+class Parts {
+ public:
+  bool has_room_for_slot() const { return count_ + 2 <= parts_.size(); }
+  void add(const std::byte* data, size_t bytes) {
+    if (bytes == 0) return;
+    // Joined with the part before where they touch.
+    if (count_ > 0 && end_of_last() == data) {
+      parts_[count_ - 1].iov_len += bytes;
+    } else {
+      parts_[count_++] = {.iov_base = const_cast<std::byte*>(data), .iov_len = bytes};
     }
+  }
+  // Header and payload from byte `from` on.
+  struct Slot {
+    std::span<const std::byte> header;
+    std::span<const std::byte> payload;
+    size_t from = 0;
+  };
+  void add_slot(const Slot& slot) {
+    const size_t of_header = std::min(slot.from, slot.header.size());
+    add(slot.header.data() + of_header, slot.header.size() - of_header);
+    const size_t of_payload = slot.from - of_header;
+    add(slot.payload.data() + of_payload, slot.payload.size() - of_payload);
+  }
+  ssize_t send(int socket) {
+    msghdr message{};
+    message.msg_iov = parts_.data();
+    message.msg_iovlen = count_;
+    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+ private:
+  const std::byte* end_of_last() const {
+    const iovec& last = parts_[count_ - 1];
+    return static_cast<const std::byte*>(last.iov_base) + last.iov_len;
+  }
+  std::array<iovec, kPartsMax> parts_;
+  size_t count_ = 0;
+};
+
+}  // namespace
+
+// Sends what the socket takes: a begun slot, a credit header, then whole slots. Nothing after a
+// failure: callers take their memory back.
+Status TcpEndpoint::flush() {
+  while (!is_closed_ && !health().failed() && (sent_ < posted_ || credit_left_ > 0)) {
+    Parts parts;
+    uint64_t next = sent_ + 1;
+    const auto add_next = [&](size_t from) {
+      const Outgoing& slot = outgoing_[next % info().slots.count];
+      parts.add_slot({.header = header_of(send_buffer(next)),
+                      .payload = {slot.payload, slot.bytes - kSlotHeaderBytes},
+                      .from = from});
+      ++next;
+    };
     // With a begun slot and a credit waiting, the credit comes right after the slot.
     const bool credit_is_next = sent_of_next_ > 0 && credit_left_ > 0;
-    for (; next <= posted_ && count < kPartsMax && !credit_is_next; ++next) {
-      parts[count++] = {.iov_base = send_buffer(next),
-                        .iov_len = send_bytes_[next % info().slots.count]};
+    if (sent_of_next_ > 0) {
+      add_next(sent_of_next_);
+    } else {
+      parts.add(credit_.data() + (kSlotHeaderBytes - credit_left_), credit_left_);
     }
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = count;
-    const ssize_t done = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (next <= posted_ && parts.has_room_for_slot() && !credit_is_next) add_next(0);
+    const ssize_t done = parts.send(socket_.get());
     if (done < 0 && is_would_block(errno)) return Status::ok();
     if (done < 0) return closed(std::generic_category().message(errno));
     advance_sent(static_cast<size_t>(done));
@@ -146,28 +189,49 @@ Status TcpEndpoint::flush() {
   return Status::ok();
 }
 
-Result<std::optional<SendSlot>> TcpEndpoint::try_acquire_send() {
+// Whether there is a credit and a free buffer for slot acquired_ + 1.
+Result<bool> TcpEndpoint::may_send() {
   if (health().failed()) return health().failure();
   const uint32_t count = info().slots.count;
-  if (acquired_ - released_by_peer_ >= count || acquired_ - sent_ >= count) {
-    RETURN_IF_ERROR(flush());
-    RETURN_IF_ERROR(read_some());
-    if (acquired_ - released_by_peer_ >= count || acquired_ - sent_ >= count) {
-      RETURN_IF_ERROR(failure_or_end());
-      return std::optional<SendSlot>();
-    }
-  }
+  const auto has_room = [&] {
+    return acquired_ - released_by_peer_ < count && acquired_ - sent_ < count;
+  };
+  if (has_room()) return true;
+  RETURN_IF_ERROR(flush());
+  RETURN_IF_ERROR(read_some());
+  if (has_room()) return true;
+  RETURN_IF_ERROR(failure_or_end());
+  return false;
+}
+
+Result<std::optional<SendSlot>> TcpEndpoint::try_acquire_send() {
+  ASSIGN_OR_RETURN(const bool may, may_send());
+  if (!may) return std::optional<SendSlot>();
   const uint64_t sequence = ++acquired_;
   return std::optional<SendSlot>(
       {std::span(send_buffer(sequence) + kSlotHeaderBytes, info().slots.payload_bytes),
-       static_cast<uint32_t>(sequence % count)});
+       static_cast<uint32_t>(sequence % info().slots.count)});
 }
 
 Status TcpEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
   const uint64_t sequence = posted_ + 1;
   CHECK(posted_ < acquired_ && slot.index == sequence % info().slots.count);
-  CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
   if (health().failed()) return health().failure();
+  post(sequence, slot.payload.data(), note);
+  return flush();
+}
+
+Result<bool> TcpEndpoint::try_send(std::span<const std::byte> bytes, const SlotNote& note) {
+  CHECK(posted_ == acquired_ && bytes.size() == note.bytes);
+  ASSIGN_OR_RETURN(const bool may, may_send());
+  if (!may) return false;
+  post(++acquired_, bytes.data(), note);
+  RETURN_IF_ERROR(flush());
+  return true;
+}
+
+void TcpEndpoint::post(uint64_t sequence, const std::byte* payload, const SlotNote& note) {
+  CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
   const SlotHeader header{.magic = kSlotMagic,
                           .bytes = note.bytes,
                           .epoch = info().epoch,
@@ -177,10 +241,10 @@ Status TcpEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
                           .flags = note.is_first ? kFlagFirst : 0,
                           .tag = note.tag};
   encode_slot_header(header, header_of(send_buffer(sequence)));
-  send_bytes_[slot.index] = static_cast<uint32_t>(kSlotHeaderBytes + note.bytes);
+  outgoing_[sequence % info().slots.count] = {
+      .bytes = static_cast<uint32_t>(kSlotHeaderBytes + note.bytes), .payload = payload};
   posted_ = sequence;
   released_told_ = released_;
-  return flush();
 }
 
 Result<bool> TcpEndpoint::poll_sends() {

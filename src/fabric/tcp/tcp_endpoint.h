@@ -1,9 +1,9 @@
 // TcpEndpoint: the Endpoint over a stream socket.
 //
-// Each slot goes out as header and payload in one piece; headers carry the count of released slots,
-// and a header without a slot carries only that. Every call moves what the socket takes and gives,
-// so a thread that waits for one direction serves the other too.
-// Thread rule: as endpoint.h.
+// Each slot goes out as header and payload in one piece, from its buffer or from the caller's
+// memory; headers carry the count of released slots, and a header without a slot carries only that.
+// Every call moves what the socket takes and gives, so a thread that waits for one direction serves
+// the other too. Thread rule: as endpoint.h.
 #pragma once
 
 #include <array>
@@ -26,6 +26,7 @@ class TcpEndpoint final : public Endpoint {
 
   Result<std::optional<SendSlot>> try_acquire_send() override;
   Status post_send(const SendSlot& slot, const SlotNote& note) override;
+  Result<bool> try_send(std::span<const std::byte> bytes, const SlotNote& note) override;
   Result<bool> poll_sends() override;
   Result<std::optional<ReceivedSlot>> poll_receive() override;
   Status release_receive(const ReceivedSlot& slot) override;
@@ -40,6 +41,8 @@ class TcpEndpoint final : public Endpoint {
   Status closed(std::string_view how);
   Status failure_or_end();
   Status flush();
+  Result<bool> may_send();
+  void post(uint64_t sequence, const std::byte* payload, const SlotNote& note);
   void advance_sent(size_t bytes);
   Status read_some();
   Status take_frames();
@@ -63,7 +66,11 @@ class TcpEndpoint final : public Endpoint {
 
   // Sending: sent <= posted <= acquired; posted - released_by_peer <= count.
   std::vector<Buffer> send_buffers_;
-  std::vector<uint32_t> send_bytes_;  // of each buffer, header included
+  struct Outgoing {
+    uint32_t bytes = 0;                  // header included
+    const std::byte* payload = nullptr;  // behind the header in its buffer, or the caller's own
+  };
+  std::vector<Outgoing> outgoing_;  // of each buffer
   uint64_t acquired_ = 0;
   uint64_t posted_ = 0;
   uint64_t sent_ = 0;        // whole slots
