@@ -175,13 +175,7 @@ def show(rows: list[dict], markdown: bool) -> None:
     names = ["Shoal", "bare", "Open MPI", "MPICH", "UCX", "gloo"]
     table = [["link", "bytes", *(f"{name}, µs" for name in names), "Shoal / bare (spread)",
               "best peer / Shoal"], *(cells(row, names) for row in rows)]
-    if markdown:
-        table.insert(1, ["---"] * len(table[0]))
-        print("\n".join("| " + " | ".join(row) + " |" for row in table))
-        return
-    widths = [max(map(len, column)) for column in zip(*table)]
-    for row in table:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)).rstrip())
+    peer_root.print_table(table, markdown, str.rjust)
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -127,13 +127,7 @@ def cells(row: dict) -> list[str]:
 def show(rows: list[dict], markdown: bool) -> None:
     table = [["model", "threads", "phase, tok/s", "Shoal", "llama.cpp", "ratio (spread)", "Shoal's limit"],
              *map(cells, rows)]
-    if markdown:
-        table.insert(1, ["---"] * len(table[0]))
-        print("\n".join("| " + " | ".join(row) + " |" for row in table))
-        return
-    widths = [max(map(len, column)) for column in zip(*table)]
-    for row in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    peer_root.print_table(table, markdown, str.ljust)
 
 
 def parse_arguments() -> argparse.Namespace:

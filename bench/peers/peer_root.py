@@ -1,4 +1,5 @@
-"""Other programs to compare with, installed from Debian into folders of the user's cache.
+"""Other programs to compare with, installed from Debian into folders of the user's cache, and the
+table of a comparison.
 
 A suite is unpacked by debootstrap into $XDG_CACHE_HOME/shoal/peers/NAME and its programs run there by
 chroot, so that nothing of them touches this system. The mounts that this takes are made once, in a
@@ -9,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 PRIVATE = "SHOAL_PEERS_PRIVATE_NAMESPACE"
@@ -47,6 +49,17 @@ def run_quietly(command: list[str]) -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         fail(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
+
+
+def print_table(rows: list[list[str]], markdown: bool, align: Callable[[str, int], str]) -> None:
+    """The first row is the heading. `align` pads a cell of the plain table: str.ljust or str.rjust."""
+    if markdown:
+        rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+        print("\n".join("| " + " | ".join(row) + " |" for row in rows))
+        return
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        print("  ".join(align(cell, width) for cell, width in zip(row, widths)).rstrip())
 
 
 class PeerRoot:

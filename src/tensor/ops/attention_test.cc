@@ -55,30 +55,25 @@ struct Session {
   int64_t kv_cols() const { return layout.kv_heads * layout.head_dim; }
 
   // Keys and values of tokens [begin, end), without their attention.
-  void fill(WorkerPool& pool, int64_t begin, int64_t end) {
-    const std::vector<KvSequence> sequences = {
-        {.pages = pages, .position = begin, .tokens = end - begin, .row = 0}};
-    const auto rows = [&](std::vector<float>& all, int64_t cols) {
-      return FloatRows{all.data() + begin * cols, end - begin, cols, cols};
-    };
-    pool.run([&](Worker& me) {
-      prepare_heads(me, layout, {}, {rows(q, q_cols()), rows(k, kv_cols()), rows(v, kv_cols())},
-                    sequences);
-    });
-  }
+  void fill(WorkerPool& pool, int64_t begin, int64_t end) { run(pool, {begin, end}, false); }
 
   // Tokens [begin, end) as one step.
   void step(WorkerPool& pool, int64_t begin, int64_t end) {
     ASSERT_TRUE(pool.reserve_scratch(attention_scratch_bytes(pool.path(), layout, tokens)).is_ok());
+    run(pool, {begin, end}, true);
+  }
+
+  void run(WorkerPool& pool, Range range, bool attends) {
     const std::vector<KvSequence> sequences = {
-        {.pages = pages, .position = begin, .tokens = end - begin, .row = 0}};
+        {.pages = pages, .position = range.begin, .tokens = range.size(), .row = 0}};
     const auto rows = [&](std::vector<float>& all, int64_t cols) {
-      return FloatRows{all.data() + begin * cols, end - begin, cols, cols};
+      return FloatRows{all.data() + range.begin * cols, range.size(), cols, cols};
     };
     pool.run([&](Worker& me) {
       prepare_heads(me, layout, {}, {rows(q, q_cols()), rows(k, kv_cols()), rows(v, kv_cols())},
                     sequences);
       me.barrier();
+      if (!attends) return;
       attention(me, layout, params, sequences, {rows(q, q_cols()), rows(out, q_cols()), parts});
     });
   }

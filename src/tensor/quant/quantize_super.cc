@@ -58,14 +58,29 @@ void quantize_k_with_minimum(DType type, Values values, std::byte* out) {
   }
 }
 
+// Scales of Count equal parts of a super-block, and the largest of their magnitudes.
+template <size_t Count>
+struct SignedScales {
+  std::array<float, Count> scales{};
+  float largest = 0;
+};
+
+// `lowest` is the code that a part's extreme value gets.
+template <size_t Count>
+SignedScales<Count> signed_scales(Values values, float lowest) {
+  const size_t length = values.size() / Count;
+  SignedScales<Count> result;
+  for (size_t part = 0; part < Count; ++part) {
+    float& scale = result.scales[part];
+    scale = extreme_of(values.subspan(part * length, length)) / lowest;
+    result.largest = std::max(result.largest, std::fabs(scale));
+  }
+  return result;
+}
+
 // Q6_K: per 16 a signed 8-bit code of one half.
 void quantize_q6_k(Values values, std::byte* out) {
-  std::array<float, 16> scales{};
-  float scale_max = 0;
-  for (size_t part = 0; part < scales.size(); ++part) {
-    scales[part] = extreme_of(values.subspan(part * 16, 16)) / -32.0F;
-    scale_max = std::max(scale_max, std::fabs(scales[part]));
-  }
+  const auto [scales, scale_max] = signed_scales<kParts>(values, -32.0F);
   const uint16_t half = float_to_f16(scale_max / 127.0F);
   store_f16(out + q6_k::kScale, half);
   auto* bytes = reinterpret_cast<uint8_t*>(out);
@@ -121,12 +136,7 @@ void quantize_q2_k(Values values, std::byte* out) {
 
 // Q3_K: per 16 a signed 6-bit code of one half.
 void quantize_q3_k(Values values, std::byte* out) {
-  std::array<float, kParts> scales{};
-  float scale_max = 0;
-  for (size_t part = 0; part < kParts; ++part) {
-    scales[part] = extreme_of(values.subspan(part * 16, 16)) / -4.0F;
-    scale_max = std::max(scale_max, std::fabs(scales[part]));
-  }
+  const auto [scales, scale_max] = signed_scales<kParts>(values, -4.0F);
   const uint16_t half = float_to_f16(scale_max / 31.0F);
   store_f16(out + q3_k::kScale, half);
   auto* bytes = reinterpret_cast<uint8_t*>(out);
@@ -148,12 +158,7 @@ void quantize_q3_k(Values values, std::byte* out) {
 
 // IQ4_XS: per 32 a signed 6-bit code of one half.
 void quantize_iq4_xs(Values values, std::byte* out) {
-  std::array<float, kBlocksPerSuper> scales{};
-  float scale_max = 0;
-  for (size_t sub = 0; sub < scales.size(); ++sub) {
-    scales[sub] = extreme_of(values.subspan(sub * 32, 32)) / -127.0F;
-    scale_max = std::max(scale_max, std::fabs(scales[sub]));
-  }
+  const auto [scales, scale_max] = signed_scales<kBlocksPerSuper>(values, -127.0F);
   const uint16_t half = float_to_f16(scale_max / 31.0F);
   store_f16(out + iq4_xs::kScale, half);
   auto* bytes = reinterpret_cast<uint8_t*>(out);
