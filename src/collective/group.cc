@@ -33,8 +33,8 @@ Group::Group(fabric::Fabric& fabric, GroupOptions options) : fabric_(fabric), op
 
 // The tag of an operation: its kind, and the low bits of its number.
 Group::Operation Group::begin(Kind kind, size_t bytes, const Deadline& deadline) const {
-  constexpr std::string_view kNames[] = {"",       "all_reduce", "all_gather",    "broadcast",
-                                         "gather", "barrier",    "all_reduce_add"};
+  constexpr std::string_view kNames[] = {"",          "all_reduce", "all_gather",
+                                         "broadcast", "gather",     "barrier"};
   const auto number = static_cast<uint32_t>(kind);
   return {.name = kNames[number],
           .bytes = bytes,
@@ -111,28 +111,12 @@ void Group::reset_peers() {
 Status Group::all_reduce(std::span<float> data, const Deadline& deadline) {
   const Operation operation = begin(Kind::kAllReduce, data.size_bytes(), deadline);
   return run(operation, [&]() -> Status {
-    if (peers_.empty()) return Status::ok();
-    return reduce({.mine = data, .out = data, .sum = options_.sum}, operation);
-  });
-}
-
-Status Group::all_reduce_add(const ReduceAdd& operands, const Deadline& deadline) {
-  CHECK(operands.mine.size() == operands.out.size());
-  const Operation operation = begin(Kind::kAllReduceAdd, operands.mine.size_bytes(), deadline);
-  return run(operation, [&] {
-    return reduce(
-        {.mine = operands.mine, .out = operands.out, .adds_to_out = true, .sum = options_.sum},
-        operation);
+    if (peers_.empty() || data.empty()) return Status::ok();
+    return reduce({.data = data, .sum = options_.sum}, operation);
   });
 }
 
 Status Group::reduce(const Reduction& reduction, const Operation& operation) {
-  if (reduction.mine.empty()) return Status::ok();
-  if (peers_.empty()) {
-    sum_parts_[0] = reduction.mine.data();
-    reduction.sum_range({.begin = 0, .count = reduction.mine.size()}, sum_parts_);
-    return Status::ok();
-  }
   if (options_.uses_mapped_memory && fabric_.mapped() != nullptr) {
     return mapped_reduce(reduction, operation);
   }
@@ -166,7 +150,7 @@ Status Group::one_shot(const Reduction& reduction, const Operation& operation) {
     for (PeerState& peer : peers_) {
       if (peer.chunks_sent == 0) {
         ASSIGN_OR_RETURN(const bool is_posted,
-                         peer.endpoint->try_send(std::as_bytes(reduction.mine),
+                         peer.endpoint->try_send(std::as_bytes(reduction.data),
                                                  whole_message(bytes, operation.tag)));
         peer.chunks_sent = is_posted ? 1 : 0;
         pass.has_moved = pass.has_moved || is_posted;
@@ -185,8 +169,8 @@ Status Group::one_shot(const Reduction& reduction, const Operation& operation) {
     sum_parts_[static_cast<size_t>(peer.endpoint->info().peer_rank)] =
         reinterpret_cast<const float*>(peer.held.payload.data());
   }
-  sum_parts_[static_cast<size_t>(rank())] = reduction.mine.data();
-  reduction.sum_range({.begin = 0, .count = reduction.mine.size()}, sum_parts_);
+  sum_parts_[static_cast<size_t>(rank())] = reduction.data.data();
+  reduction.sum_range({.begin = 0, .count = reduction.data.size()}, sum_parts_);
   for (PeerState& peer : peers_) RETURN_IF_ERROR(peer.endpoint->release_receive(peer.held));
   return Status::ok();
 }
@@ -220,7 +204,7 @@ Status Group::scatter_and_gather(const Reduction& reduction, const Operation& op
   reset_peers();
   const size_t slot_bytes = peers_.front().endpoint->info().slots.payload_bytes;
   Scatter scatter{.reduction = reduction,
-                  .shards = {.elements = reduction.mine.size(),
+                  .shards = {.elements = reduction.data.size(),
                              .ranks = static_cast<size_t>(size()),
                              .chunk_elements = slot_bytes / sizeof(float)},
                   .own = static_cast<size_t>(rank()),
@@ -248,8 +232,9 @@ Status Group::send_chunks(PeerState& peer, Scatter& scatter, Pass& pass) {
     const bool is_own = number >= scattered;
     if (is_own && number - scattered >= scatter.reduced) break;
     const std::span<const float> chunk =
-        is_own ? scatter.shards.chunk(scatter.own, number - scattered).of(scatter.reduction.out)
-               : scatter.shards.chunk(to, number).of(scatter.reduction.mine);
+        (is_own ? scatter.shards.chunk(scatter.own, number - scattered)
+                : scatter.shards.chunk(to, number))
+            .of(scatter.reduction.data);
     ASSIGN_OR_RETURN(const bool is_posted,
                      peer.endpoint->try_send(std::as_bytes(chunk),
                                              whole_message(chunk.size_bytes(), scatter.tag)));
@@ -274,7 +259,7 @@ Status Group::receive_chunks(PeerState& peer, Scatter& scatter, Pass& pass) {
     if (!slot.has_value()) return Status::ok();
     const std::span<float> chunk = (is_scatter ? scatter.shards.chunk(scatter.own, scatter.reduced)
                                                : scatter.shards.chunk(from, peer.chunks_received))
-                                       .of(scatter.reduction.out);
+                                       .of(scatter.reduction.data);
     const size_t bytes = chunk.size_bytes();
     RETURN_IF_ERROR(
         fabric::check_slot_of_message(*peer.endpoint, *slot, expected_message(bytes, scatter.tag)));
@@ -300,7 +285,7 @@ Status Group::reduce_chunk(Scatter& scatter, Pass& pass) {
         reinterpret_cast<const float*>(peer.held.payload.data());
   }
   const Shards::Range chunk = scatter.shards.chunk(scatter.own, scatter.reduced);
-  sum_parts_[scatter.own] = chunk.of(scatter.reduction.mine).data();
+  sum_parts_[scatter.own] = chunk.of(scatter.reduction.data).data();
   scatter.reduction.sum_range(chunk, sum_parts_);
   for (PeerState& peer : peers_) {
     RETURN_IF_ERROR(peer.endpoint->release_receive(peer.held));

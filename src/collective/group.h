@@ -60,13 +60,6 @@ class Group {
 
   // data becomes the sum over all ranks.
   Status all_reduce(std::span<float> data, const Deadline& deadline);
-  // out[i] += the sum of mine[i] over all ranks, which is made first. One size; out is the same on
-  // all ranks before, and after; mine and out do not overlap.
-  struct ReduceAdd {
-    std::span<const float> mine;
-    std::span<float> out;
-  };
-  Status all_reduce_add(const ReduceAdd& operands, const Deadline& deadline);
   // The own part is already in place in parts.all; the others' are filled in.
   Status all_gather(const RankParts& parts, const Deadline& deadline);
   // data of root goes to everybody.
@@ -121,14 +114,7 @@ class Group {
   };
   struct Scatter;
 
-  enum class Kind : uint32_t {
-    kAllReduce = 1,
-    kAllGather,
-    kBroadcast,
-    kGather,
-    kBarrier,
-    kAllReduceAdd
-  };
+  enum class Kind : uint32_t { kAllReduce = 1, kAllGather, kBroadcast, kGather, kBarrier };
   Operation begin(Kind kind, size_t bytes, const Deadline& deadline) const;
   fabric::WaitPolicy wait_policy(const Operation& operation) const;
 

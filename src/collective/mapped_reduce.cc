@@ -35,17 +35,17 @@ std::span<const float> MappedReduce::part_of(size_t peer) const {
 
 void MappedReduce::publish(const Reduction& reduction) {
   place_.writer.flush();
-  place_.memory.publish({.tag = wait_.policy.tag, .bytes = reduction.mine.size_bytes()});
+  place_.memory.publish({.tag = wait_.policy.tag, .bytes = reduction.data.size_bytes()});
 }
 
 Status MappedReduce::one_shot(const Reduction& reduction) {
-  place_.writer.copy(floats(place_.memory.own_part()), reduction.mine);
+  place_.writer.copy(floats(place_.memory.own_part()), reduction.data);
   publish(reduction);
   RETURN_IF_ERROR(meet());
   for (size_t peer = 0; peer < ranks(); ++peer) {
-    place_.parts[peer] = peer == place_.rank ? reduction.mine.data() : part_of(peer).data();
+    place_.parts[peer] = peer == place_.rank ? reduction.data.data() : part_of(peer).data();
   }
-  reduction.sum_range({.begin = 0, .count = reduction.mine.size()}, place_.parts);
+  reduction.sum_range({.begin = 0, .count = reduction.data.size()}, place_.parts);
   return Status::ok();
 }
 
@@ -55,7 +55,7 @@ Status MappedReduce::one_shot(const Reduction& reduction) {
 // waits for the step before the one that it is about to publish, and a rank that is late by less
 // than a step keeps nobody waiting.
 Status MappedReduce::scatter_and_gather(const Reduction& reduction) {
-  const Shards shards{.elements = reduction.mine.size(),
+  const Shards shards{.elements = reduction.data.size(),
                       .ranks = ranks(),
                       .chunk_elements = chunk_elements(place_.memory.part_bytes(), ranks())};
   CHECK(shards.chunk_elements > 0);
@@ -75,7 +75,7 @@ void MappedReduce::scatter(const Reduction& reduction, const Shards& shards, siz
   for (size_t peer = 0; peer < ranks(); ++peer) {
     if (peer == place_.rank) continue;
     place_.writer.copy(part.subspan(place_for(shards, place_.rank, peer)),
-                       shards.chunk(peer, number).of(reduction.mine));
+                       shards.chunk(peer, number).of(reduction.data));
   }
 }
 
@@ -84,12 +84,12 @@ void MappedReduce::reduce(const Reduction& reduction, const Shards& shards, size
   if (chunk.count == 0) return;
   for (size_t peer = 0; peer < ranks(); ++peer) {
     place_.parts[peer] = peer == place_.rank
-                             ? chunk.of(reduction.mine).data()
+                             ? chunk.of(reduction.data).data()
                              : part_of(peer).subspan(place_for(shards, peer, place_.rank)).data();
   }
   reduction.sum_range(chunk, place_.parts);
   place_.writer.copy(floats(place_.memory.own_part()).subspan(place_of_results(shards)),
-                     chunk.of(reduction.out));
+                     chunk.of(reduction.data));
 }
 
 void MappedReduce::gather(const Reduction& reduction, const Shards& shards, size_t number) {
@@ -97,7 +97,7 @@ void MappedReduce::gather(const Reduction& reduction, const Shards& shards, size
     if (peer == place_.rank) continue;
     const Shards::Range chunk = shards.chunk(peer, number);
     if (chunk.count == 0) continue;
-    const std::span<float> here = chunk.of(reduction.out);
+    const std::span<float> here = chunk.of(reduction.data);
     std::memcpy(here.data(), part_of(peer).data() + place_of_results(shards), here.size_bytes());
   }
 }

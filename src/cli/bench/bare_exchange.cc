@@ -45,7 +45,7 @@ Status spin_until(const Deadline& deadline, const Done& done) {
 void sum(std::span<float> data, const float* theirs, int rank) {
   const std::array<const float*, 2> parts = {rank == 0 ? data.data() : theirs,
                                              rank == 0 ? theirs : data.data()};
-  collective::sum_in_rank_order(data, {parts});
+  collective::sum_in_rank_order(data, parts);
 }
 
 class MappedExchange final : public BareExchange {
