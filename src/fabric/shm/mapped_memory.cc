@@ -71,13 +71,14 @@ Result<std::unique_ptr<MappedMemory>> MappedMemory::map(int fd, const MappedLayo
   }
   std::unique_ptr<MappedMemory> memory(new MappedMemory(layout, self, health));
   RETURN_IF_ERROR(memory->map_all(fd));
+  // Only now, so that no other thread sees an object that is half made.
+  memory->waker_ticket_ = health.add_waker([raw = memory.get()] { raw->poke(); });
   return memory;
 }
 
 MappedMemory::MappedMemory(const MappedLayout& layout, const Identity& self, GroupHealth& health)
     : layout_(layout), self_(self), health_(health) {
   waiting_for_.reserve(static_cast<size_t>(layout.size));
-  waker_ticket_ = health.add_waker([this] { poke(); });
 }
 
 // Controls of all, writable for the bells; the own region, writable; the regions of all, readable.
@@ -147,8 +148,6 @@ void MappedMemory::wake_sleepers() {
 }
 
 void MappedMemory::poke() {
-  // While the maker is not done there is nobody to wake.
-  if (mappings_.controls == nullptr) return;
   Bell& bell = controls_of(self_.rank).bell;
   bell.word.fetch_add(1, std::memory_order_seq_cst);
   futex_wake(bell.word);

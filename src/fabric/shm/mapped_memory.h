@@ -121,7 +121,7 @@ class MappedMemory {
   const Identity self_;
   GroupHealth& health_;
   Mappings mappings_;
-  uint64_t waker_ticket_ = 0;
+  uint64_t waker_ticket_ = 0;  // nobody's until all is mapped
 
   uint64_t published_ = 0;        // steps
   uint64_t met_ = 0;              // published_ or one less
