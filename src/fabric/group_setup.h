@@ -40,8 +40,10 @@ class FabricBuilder {
   // node_names by rank.
   FabricBuilder(const GroupSetup& setup, std::vector<std::string> node_names);
 
-  // The memory of all ranks, before any link over shared memory.
+  // The memory of all ranks, before any link over shared memory is added; kNode when the machine
+  // refuses it. unmap_memory() goes back on it, before any link, too.
   Status map_memory(int fd);
+  void unmap_memory() { parts_.mapped.reset(); }
   Status add_shm(int peer, std::unique_ptr<ShmSegment> segment, UniqueFd liveness);
   Status add_tcp(int peer, UniqueFd data, UniqueFd liveness);
   // Every peer must have been added. Starts the liveness monitor.

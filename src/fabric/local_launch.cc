@@ -187,10 +187,11 @@ Status LocalGroup::connect_shm(const GroupSetup& setup, const Deadline& deadline
   ASSIGN_OR_RETURN(auto links, make_shm_links(options_.size, setup.fabric.slots));
   for (int rank = 1; rank < options_.size; ++rank) {
     const int socket = children_[static_cast<size_t>(rank - 1)].join_socket.get();
-    const JoinInfo info = make_join_info(options_, setup, rank);
+    JoinInfo info = make_join_info(options_, setup, rank);
     ShmRankEnds& ends = links[static_cast<size_t>(rank)];
+    info.has_mapped_memory = ends.mapped.is_valid();
     Status status = send_join_info(socket, info, deadline);
-    if (status.is_ok()) {
+    if (status.is_ok() && info.has_mapped_memory) {
       const std::array<int, 1> fds = {ends.mapped.get()};
       status = send_descriptors(socket, fds, deadline);
     }
@@ -280,9 +281,11 @@ Result<std::unique_ptr<Fabric>> join_with(int socket, JoinInfo info, const Deadl
     return connect_tcp_group(std::move(tcp), deadline);
   }
   ShmRankEnds ends;
-  auto mapped = receive_descriptors(socket, 1, deadline);
-  if (!mapped.is_ok()) return mapped.status().with_context("the launching node");
-  ends.mapped = std::move(mapped->front());
+  if (info.has_mapped_memory) {
+    auto mapped = receive_descriptors(socket, 1, deadline);
+    if (!mapped.is_ok()) return mapped.status().with_context("the launching node");
+    ends.mapped = std::move(mapped->front());
+  }
   for (int peer = 0; peer < info.setup.size; ++peer) {
     if (peer == info.setup.rank) continue;
     auto fds = receive_descriptors(socket, 2, deadline);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -224,6 +225,45 @@ TEST(LocalGroup, ANodeKilledOrStoppedInMappedMemoryIsNamedByAllWithinTwoSeconds)
     EXPECT_THAT(fabric.health().failure().message(), HasSubstr("rank 1 (node-1) over shm "));
     kill((*group)->pid(1), SIGCONT);
     EXPECT_EQ((*group)->wait_for_exit(Deadline::after(seconds(5))).code(), StatusCode::kGroup);
+  }
+}
+
+// While it lives, no file of this process or its children grows beyond so many bytes, memfds
+// included.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(LocalGroup, WithoutRoomForTheMemoryOfAllRanksTheGroupWorksThroughSlots) {
+  LocalGroupOptions options;
+  options.size = 3;
+  options.child_command = {"/proc/self/exe", "--child", "echo"};
+  options.fabric.slots = {.payload_bytes = 64 * 1024, .count = 2};
+  ASSERT_GT(MappedMemory::size_bytes(mapped_layout(options.fabric.slots, 3)), 1024 * 1024);
+  const FileSizeLimit limit(1024 * 1024);  // a link's memory fits
+  auto group = LocalGroup::launch(std::move(options), Deadline::after(seconds(30)));
+  ASSERT_TRUE(group.is_ok()) << group.status().to_string();
+  Fabric& fabric = (*group)->fabric();
+  EXPECT_EQ(fabric.mapped(), nullptr);
+  EXPECT_EQ(fabric.endpoint(1).info().mapped, nullptr);
+  for (const int peer : {1, 2}) {
+    const Status status = echo_once(fabric, peer, 300'000);
+    EXPECT_TRUE(status.is_ok()) << status.to_string();
   }
 }
 

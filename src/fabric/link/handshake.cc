@@ -21,6 +21,9 @@ constexpr size_t kVerdictTextBytes = Handshake::kVerdictBytes - 8;
 constexpr size_t kMacBytes = sizeof(MessageMac);
 constexpr size_t kBodyBytes = Handshake::kProofBytes - kMacBytes;
 
+// Flags of an identity; a node without them, of an older minor version, sends zeros.
+constexpr uint32_t kFlagMapsMemory = 1;
+
 // Codes of a verdict.
 constexpr uint32_t kAccepted = 0;
 constexpr uint32_t kRefused = 1;
@@ -211,6 +214,7 @@ Status Handshake::take_proof() {
   peer_.slots.payload_bytes = *reader.read<uint32_t>();
   peer_.slots.count = *reader.read<uint32_t>();
   peer_.boot_id = read_text(*reader.read_bytes(kBootIdBytes));
+  peer_.maps_memory = (*reader.read<uint32_t>() & kFlagMapsMemory) != 0;
   if (const Status status = check_identity(); !status.is_ok()) {
     send_verdict(status.code() == StatusCode::kBusy ? kRefusedBusy : kRefused, status.message());
     return Status(status.code(), "is refused: " + status.message());
@@ -291,6 +295,7 @@ void Handshake::send_proof() {
   writer.write(self.slots.payload_bytes);
   writer.write(self.slots.count);
   write_text(writer, self.boot_id, kBootIdBytes);
+  writer.write(self.maps_memory ? kFlagMapsMemory : 0);
   std::vector<std::byte> body = writer.take();
   CHECK(body.size() <= kBodyBytes);
   body.resize(kBodyBytes);

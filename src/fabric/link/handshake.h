@@ -24,7 +24,7 @@ namespace shoal::fabric {
 // Raised when the bytes on a link change: major for changes that an older node cannot follow.
 struct ProtocolVersion {
   uint16_t major = 1;
-  uint16_t minor = 0;
+  uint16_t minor = 1;
   // Of what is computed and sent over the link (step descriptors, activations).
   uint32_t format = 1;
   bool operator==(const ProtocolVersion&) const = default;
@@ -45,8 +45,9 @@ struct NodeIdentity {
   uint32_t listen_port = 0;  // where higher ranks reach it; 0: nowhere
   uint64_t process_id = 0;
   SlotClass slots;
-  std::string boot_id;    // at most 40 bytes
-  std::string node_name;  // at most 63 bytes; filled in from the preamble
+  bool maps_memory = false;  // has mapped the memory of all ranks (shm/mapped_memory.h)
+  std::string boot_id;       // at most 40 bytes
+  std::string node_name;     // at most 63 bytes; filled in from the preamble
 };
 
 enum class HandshakeRole { kInitiator, kResponder };

@@ -87,6 +87,17 @@ TEST(Handshake, TwoMembersOfAGroupLearnWhoTheOtherIs) {
   }
 }
 
+TEST(Handshake, EachSideLearnsWhetherTheOtherHasMappedTheMemoryOfAll) {
+  for (const bool maps : {false, true}) {
+    const auto set = [maps](HandshakeConfig& config) { config.self.maps_memory = maps; };
+    const auto set_other = [maps](HandshakeConfig& config) { config.self.maps_memory = !maps; };
+    const Outcome outcome = shake_as_usual(set, set_other);
+    ASSERT_TRUE(outcome.initiator.is_ok()) << outcome.initiator.message();
+    EXPECT_EQ(outcome.responder_sees.maps_memory, maps);
+    EXPECT_EQ(outcome.initiator_sees.maps_memory, !maps);
+  }
+}
+
 // C67: another version is refused on both sides, with both versions and names and what to do.
 TEST(Handshake, C67AnotherVersionIsRefusedOnBothSidesNamingBoth) {
   const std::vector<std::function<void(ProtocolVersion&)>> changes = {

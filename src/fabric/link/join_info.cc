@@ -37,6 +37,7 @@ std::vector<std::byte> encode_join_info(const JoinInfo& info) {
   body.write(static_cast<int32_t>(setup.fabric.liveness.missed_beats_max));
   body.write(static_cast<int32_t>(setup.fabric.threads_per_rank));
   body.write(info.port);
+  body.write(static_cast<uint16_t>(info.has_mapped_memory ? 1 : 0));
   for (const std::string& name : info.node_names) {
     body.write_string(std::string_view(name).substr(0, kNameBytesMax));
   }
@@ -67,9 +68,12 @@ Result<JoinInfo> read_join_info(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(setup.fabric.liveness.missed_beats_max, reader.read<int32_t>());
   ASSIGN_OR_RETURN(setup.fabric.threads_per_rank, reader.read<int32_t>());
   ASSIGN_OR_RETURN(info.port, reader.read<uint16_t>());
+  ASSIGN_OR_RETURN(const uint16_t mapped, reader.read<uint16_t>());
+  info.has_mapped_memory = mapped == 1;
   RETURN_IF_ERROR(check_group_setup(setup));
-  if (beat_ns < kBeatNsMin || beat_ns > kBeatNsMax || setup.fabric.threads_per_rank < 1 ||
-      setup.fabric.threads_per_rank > kThreadsMax || setup.fabric.liveness.missed_beats_max < 1 ||
+  if (mapped > 1 || beat_ns < kBeatNsMin || beat_ns > kBeatNsMax ||
+      setup.fabric.threads_per_rank < 1 || setup.fabric.threads_per_rank > kThreadsMax ||
+      setup.fabric.liveness.missed_beats_max < 1 ||
       setup.fabric.liveness.missed_beats_max > kMissedBeatsMax) {
     return Status::group("has impossible options");
   }

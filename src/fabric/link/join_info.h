@@ -20,6 +20,7 @@ struct JoinInfo {
   GroupSetup setup;
   std::vector<std::string> node_names;  // by rank
   uint16_t port = 0;                    // of rank 0 on 127.0.0.1, for TCP
+  bool has_mapped_memory = false;  // the descriptor of the memory of all ranks follows, for shm
 };
 
 Status send_join_info(int fd, const JoinInfo& info, const Deadline& deadline);

@@ -51,7 +51,7 @@ class MappedMemory {
   // The memory of a whole group: a new memfd, zeroed, sealed against shrinking and growing.
   static Result<UniqueFd> create(const MappedLayout& layout);
   // Maps a memfd that may come from a peer: size and seals are checked. The descriptor may be
-  // closed afterwards.
+  // closed afterwards. kNode: the machine refuses the mapping.
   static Result<std::unique_ptr<MappedMemory>> map(int fd, const MappedLayout& layout,
                                                    const Identity& self, GroupHealth& health);
   ~MappedMemory();

@@ -11,6 +11,7 @@
 #include <functional>
 #include <thread>
 
+#include "fabric/shm/shm_group.h"
 #include "fabric/testing/thread_group.h"
 
 namespace shoal::fabric {
@@ -190,6 +191,62 @@ TEST(MappedMemory, MemoryOfAnotherSizeOrWithoutSealsIsRefused) {
   ASSERT_EQ(ftruncate(bare.get(), static_cast<off_t>(MappedMemory::size_bytes(kLayout))), 0);
   EXPECT_THAT(MappedMemory::map(bare.get(), kLayout, self, health).status().message(),
               HasSubstr("not sealed"));
+}
+
+// The same memory through a descriptor that cannot be mapped for writing.
+UniqueFd read_only(const UniqueFd& fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+  return UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+TEST(MappedMemory, ARefusedMappingLeavesNothingBehindInTheGroupsHealth) {
+  GroupHealth health(0, {"a", "b"});
+  const UniqueFd fd = read_only(*MappedMemory::create(kLayout));
+  ASSERT_TRUE(fd.is_valid());
+  const auto memory = MappedMemory::map(fd.get(), kLayout, {.rank = 0, .epoch = kEpoch}, health);
+  EXPECT_EQ(memory.status().code(), StatusCode::kNode);
+  health.fail(1, "is gone");
+}
+
+// A message from every rank to every other.
+Status greet_all(Fabric& fabric) {
+  const std::vector<std::byte> hello(10);
+  std::vector<std::byte> heard(10);
+  for (int peer = 0; peer < fabric.size(); ++peer) {
+    if (peer == fabric.rank()) continue;
+    RETURN_IF_ERROR(send_message(fabric.endpoint(peer), hello, test_wait(fabric)));
+    RETURN_IF_ERROR(receive_message_into(fabric.endpoint(peer), heard, test_wait(fabric)));
+  }
+  return Status::ok();
+}
+
+TEST(MappedMemory, WhenOneRankCannotMapItAllRanksDoWithoutAndTheGroupWorks) {
+  constexpr int kSize = 3;
+  const std::vector<std::string> names = {"a", "b", "c"};
+  for (const bool has_descriptor : {true, false}) {
+    auto ends = *make_shm_links(kSize, {.payload_bytes = 4096, .count = 4});
+    ends[1].mapped = has_descriptor ? read_only(ends[1].mapped) : UniqueFd();
+    std::vector<Status> statuses(kSize);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kSize; ++rank) {
+      threads.emplace_back([&, rank] {
+        GroupSetup setup;
+        setup.rank = rank;
+        setup.size = kSize;
+        setup.epoch = kEpoch;
+        setup.fabric.slots = {.payload_bytes = 4096, .count = 4};
+        auto& own = ends[static_cast<size_t>(rank)];
+        auto fabric = connect_shm_group(setup, names, std::move(own), Deadline::after(seconds(30)));
+        const auto use = [](Fabric& joined) {
+          EXPECT_EQ(joined.mapped(), nullptr);
+          return greet_all(joined);
+        };
+        statuses[static_cast<size_t>(rank)] = fabric.is_ok() ? use(**fabric) : fabric.status();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& status : statuses) EXPECT_TRUE(status.is_ok()) << status.to_string();
+  }
 }
 
 TEST(MappedMemory, APeersRegionCannotBeWritten) {

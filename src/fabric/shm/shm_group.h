@@ -2,6 +2,8 @@
 //
 // Whoever forms the group makes all links and hands each rank its ends (over UNIX sockets to other
 // processes); each rank then connects: a handshake on every liveness socket, the memory checked.
+// The memory of all is used when every rank has mapped it. Each says so in its handshakes, with
+// every other, so all agree; where one of them cannot, all do without.
 // Thread rule: one thread per rank.
 #pragma once
 
@@ -24,7 +26,7 @@ struct ShmLinkEnd {
 
 // What one rank gets of the group.
 struct ShmRankEnds {
-  UniqueFd mapped;                // the memory of all ranks
+  UniqueFd mapped;                // the memory of all ranks; none when the machine has no room
   std::vector<ShmLinkEnd> links;  // to each peer, ascending
 };
 
