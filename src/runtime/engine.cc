@@ -59,17 +59,24 @@ class Engine::Impl {
     if (!ended.is_ok()) LOG(debug, "followers were not told to end: {}", ended.message());
   }
 
-  Result<SessionId> open_session();
-  Status close_session(SessionId session);
+  Result<SessionId> open_session(const CachedPrefix& prefix);
+  Status close_session(SessionId session, std::span<const BlockId> kept);
+  Status drop_blocks(std::span<const BlockId> kept);
+  Result<std::span<const BlockId>> session_blocks(SessionId session) const;
   Status truncate(SessionId session, size_t tokens);
   Result<std::span<const TokenId>> session_tokens(SessionId session) const;
   Result<GenerateResult> generate(const GenerateRequest& request);
   Status score(const ScoreRequest& request);
   Result<std::vector<std::span<const float>>> step(std::span<const StepItem> items);
+  Status advance(std::span<const AdvanceItem> items);
+  Result<TokenId> sample(size_t output, Sampler& sampler);
+  const LogitSummary& summary(size_t output) const { return instance_->summaries()[output]; }
+  Result<std::span<const float>> fetch_logits(size_t output);
   Result<std::vector<RankTimes>> take_times();
   Status start_trace();
   Result<std::vector<RankTrace>> take_trace();
 
+  const EngineOptions& options() const { return options_; }
   const KvCache& cache() const { return instance_->cache(); }
   size_t output_rows() const { return instance_->output_rows(); }
   size_t token_count() const { return instance_->token_count(); }
@@ -101,11 +108,12 @@ class Engine::Impl {
   Status check_session(SessionId session) const;
   Status check_tokens(std::span<const TokenId> tokens) const;
   Status note(Status status);
-  Status command(Op op, uint32_t session, size_t length);
+  Status command(Op op, uint32_t session, size_t length, std::span<const BlockId> blocks = {});
   Status extend(const Extension& extension, const RankInstance::OnLogits& on_logits);
   Status prefill(const GenerateRequest& request, const Sampler& sampler, GenerateResult* result);
   Status decode(const GenerateRequest& request, Sampler& sampler, GenerateResult* result);
   Result<TokenId> choose(Sampler& sampler);
+  Status lay_out(std::span<const AdvanceItem> items);
   Status score_in(SessionId session, const ScoreRequest& request);
   Extension sampled(SessionId session, std::span<const TokenId> tokens,
                     const Sampler& sampler) const;
@@ -116,9 +124,11 @@ class Engine::Impl {
   std::vector<Session> sessions_;
   Status broken_;
   EngineStats stats_;
-  Command step_;                    // reused by every step
-  std::span<const float> logits_;   // after the last step: full logits, or empty: a summary
-  std::vector<float> step_logits_;  // of step()
+  Command step_;  // reused by every step
+  std::vector<TokenId> step_tokens_;
+  std::vector<AdvanceItem> step_items_;  // of step()
+  std::span<const float> logits_;        // after the last step: full logits, or empty: a summary
+  std::vector<float> step_logits_;       // of step()
 };
 
 Status Engine::Impl::check_session(SessionId session) const {
@@ -144,30 +154,47 @@ Status Engine::Impl::note(Status status) {
   return status;
 }
 
-Status Engine::Impl::command(Op op, uint32_t session, size_t length) {
+Status Engine::Impl::command(Op op, uint32_t session, size_t length,
+                             std::span<const BlockId> blocks) {
   Command command;
   command.op = op;
   command.session = session;
   command.length = static_cast<uint32_t>(length);
+  command.blocks.assign(blocks.begin(), blocks.end());
   return note(instance_->lead(command, {}, nullptr));
 }
 
-Result<SessionId> Engine::Impl::open_session() {
+Result<SessionId> Engine::Impl::open_session(const CachedPrefix& prefix) {
   RETURN_IF_ERROR(broken_);
+  RETURN_IF_ERROR(check_tokens(prefix.tokens));
+  RETURN_IF_ERROR(cache().check_prefix({prefix.blocks, prefix.tokens.size()}));
   for (SessionId session = 0; session < sessions_.size(); ++session) {
     if (sessions_[session].is_open) continue;
-    RETURN_IF_ERROR(command(Op::kOpen, session, 0));
+    RETURN_IF_ERROR(command(Op::kOpen, session, prefix.tokens.size(), prefix.blocks));
     sessions_[session].is_open = true;
     sessions_[session].tokens.reserve(cache().positions());
+    sessions_[session].tokens.assign(prefix.tokens.begin(), prefix.tokens.end());
     return session;
   }
   return Status::busy(fmt::format("all {} sessions are in use", sessions_.size()));
 }
 
-Status Engine::Impl::close_session(SessionId session) {
+Status Engine::Impl::close_session(SessionId session, std::span<const BlockId> kept) {
   RETURN_IF_ERROR(check_session(session));
+  RETURN_IF_ERROR(cache().check_kept(session, kept));
   sessions_[session] = Session();
-  return command(Op::kClose, session, 0);
+  return command(Op::kClose, session, 0, kept);
+}
+
+Status Engine::Impl::drop_blocks(std::span<const BlockId> kept) {
+  RETURN_IF_ERROR(broken_);
+  RETURN_IF_ERROR(cache().check_drop(kept));
+  return command(Op::kDrop, 0, 0, kept);
+}
+
+Result<std::span<const BlockId>> Engine::Impl::session_blocks(SessionId session) const {
+  RETURN_IF_ERROR(check_session(session));
+  return cache().blocks(session);
 }
 
 Status Engine::Impl::truncate(SessionId session, size_t tokens) {
@@ -211,26 +238,39 @@ Engine::Impl::Extension Engine::Impl::sampled(SessionId session, std::span<const
 }
 
 Result<TokenId> Engine::Impl::choose(Sampler& sampler) {
+  if (step_.mode == OutputMode::kSummary) return sample(0, sampler);
   instance_->clock().set_stage(tensor::Stage::kDecode);
   const tensor::PhaseScope scope(instance_->clock(), tensor::Phase::kSampling);
-  LogitView view;
-  if (step_.mode == OutputMode::kFull) {
-    view.full = logits_.first(token_count());
-  } else {
-    view.summary = &instance_->summaries().front();
+  ASSIGN_OR_RETURN(const auto token, sampler.sample({logits_.first(token_count()), nullptr}));
+  CHECK(token.has_value());
+  return *token;
+}
+
+Result<TokenId> Engine::Impl::sample(size_t output, Sampler& sampler) {
+  instance_->clock().set_stage(tensor::Stage::kDecode);
+  const tensor::PhaseScope scope(instance_->clock(), tensor::Phase::kSampling);
+  std::optional<TokenId> token;
+  if (!sampler.wants_full(RankInstance::kCandidatesMax)) {
+    ASSIGN_OR_RETURN(token, sampler.sample({{}, &summary(output)}));
   }
-  ASSIGN_OR_RETURN(std::optional<TokenId> token, sampler.sample(view));
   if (!token.has_value()) {
-    CHECK(view.full.empty());
-    Command fetch;
-    fetch.op = Op::kFetchLogits;
-    RETURN_IF_ERROR(note(instance_->lead(fetch, {}, [&](size_t, std::span<const float> logits) {
-      view.full = logits.first(token_count());
-    })));
-    ASSIGN_OR_RETURN(token, sampler.sample(view));
+    ASSIGN_OR_RETURN(const std::span<const float> logits, fetch_logits(output));
+    ASSIGN_OR_RETURN(token, sampler.sample({logits, nullptr}));
     CHECK(token.has_value());
   }
   return *token;
+}
+
+Result<std::span<const float>> Engine::Impl::fetch_logits(size_t output) {
+  RETURN_IF_ERROR(broken_);
+  CHECK(output < instance_->summaries().size());
+  Command fetch;
+  fetch.op = Op::kFetchLogits;
+  fetch.length = static_cast<uint32_t>(output);
+  std::span<const float> fetched;
+  RETURN_IF_ERROR(note(instance_->lead(
+      fetch, {}, [&](size_t, std::span<const float> logits) { fetched = logits; })));
+  return fetched.first(token_count());
 }
 
 Result<GenerateResult> Engine::Impl::generate(const GenerateRequest& request) {
@@ -353,9 +393,9 @@ Status Engine::Impl::score(const ScoreRequest& request) {
     return Status::request(fmt::format("the text has {} tokens, the context holds {}",
                                        request.tokens.size(), cache().positions()));
   }
-  ASSIGN_OR_RETURN(const SessionId session, open_session());
+  ASSIGN_OR_RETURN(const SessionId session, open_session({}));
   const Status scored = score_in(session, request);
-  const Status closed = broken_.is_ok() ? close_session(session) : Status::ok();
+  const Status closed = broken_.is_ok() ? close_session(session, {}) : Status::ok();
   return scored.is_ok() ? closed : scored;
 }
 
@@ -389,13 +429,14 @@ Status Engine::Impl::score_in(SessionId session, const ScoreRequest& request) {
   return Status::ok();
 }
 
-Result<std::vector<std::span<const float>>> Engine::Impl::step(std::span<const StepItem> items) {
+// Fills step_ and step_tokens_, having checked that every rank can do it.
+Status Engine::Impl::lay_out(std::span<const AdvanceItem> items) {
   step_.op = Op::kStep;
-  step_.mode = OutputMode::kFull;
   step_.items.clear();
-  std::vector<TokenId> tokens;
+  step_tokens_.clear();
   size_t blocks = 0;
-  for (const StepItem& item : items) {
+  if (items.empty()) return Status::request("a step needs a session");
+  for (const AdvanceItem& item : items) {
     RETURN_IF_ERROR(check_session(item.session));
     RETURN_IF_ERROR(check_tokens(item.tokens));
     if (item.tokens.empty()) return Status::request("a step needs a token of every session");
@@ -404,21 +445,46 @@ Result<std::vector<std::span<const float>>> Engine::Impl::step(std::span<const S
     }
     if (item.tokens.size() > cache().room(item.session)) return Status::request("context full");
     blocks += cache().blocks_needed(item.session, item.tokens.size());
-    step_.items.push_back({item.session,
-                           static_cast<uint32_t>(sessions_[item.session].tokens.size()),
-                           static_cast<uint32_t>(item.tokens.size()), Outputs::kLast, 0});
-    tokens.insert(tokens.end(), item.tokens.begin(), item.tokens.end());
+    step_.items.push_back(
+        {item.session, static_cast<uint32_t>(sessions_[item.session].tokens.size()),
+         static_cast<uint32_t>(item.tokens.size()),
+         item.wants_output ? Outputs::kLast : Outputs::kNone, item.inverse_temperature});
+    step_tokens_.insert(step_tokens_.end(), item.tokens.begin(), item.tokens.end());
   }
-  if (items.empty()) return Status::request("a step needs a session");
-  if (tokens.size() > options_.prefill_chunk) {
-    return Status::request(fmt::format("a step of {} tokens: at most {} are allowed", tokens.size(),
-                                       options_.prefill_chunk));
+  if (step_tokens_.size() > options_.prefill_chunk) {
+    return Status::request(fmt::format("a step of {} tokens: at most {} are allowed",
+                                       step_tokens_.size(), options_.prefill_chunk));
   }
   if (blocks > cache().blocks_free()) return Status::request("context full");
+  return Status::ok();
+}
 
+Status Engine::Impl::advance(std::span<const AdvanceItem> items) {
+  RETURN_IF_ERROR(broken_);
+  RETURN_IF_ERROR(lay_out(items));
+  step_.mode = OutputMode::kSummary;
+  const bool is_decode = step_.stage() == tensor::Stage::kDecode;
+  const Nanoseconds start = SteadyClock::instance().now();
+  RETURN_IF_ERROR(note(instance_->lead(step_, step_tokens_, nullptr)));
+  const double seconds = seconds_between(start, SteadyClock::instance().now());
+  (is_decode ? stats_.decode_tokens : stats_.prefill_tokens) += step_tokens_.size();
+  (is_decode ? stats_.decode_seconds : stats_.prefill_seconds) += seconds;
+  for (const AdvanceItem& item : items) {
+    std::vector<TokenId>& held = sessions_[item.session].tokens;
+    held.insert(held.end(), item.tokens.begin(), item.tokens.end());
+  }
+  return Status::ok();
+}
+
+Result<std::vector<std::span<const float>>> Engine::Impl::step(std::span<const StepItem> items) {
+  RETURN_IF_ERROR(broken_);
+  step_items_.clear();
+  for (const StepItem& item : items) step_items_.push_back({item.session, item.tokens});
+  RETURN_IF_ERROR(lay_out(step_items_));
+  step_.mode = OutputMode::kFull;
   step_logits_.resize(items.size() * output_rows());
   RETURN_IF_ERROR(
-      note(instance_->lead(step_, tokens, [&](size_t first, std::span<const float> logits) {
+      note(instance_->lead(step_, step_tokens_, [&](size_t first, std::span<const float> logits) {
         std::copy(logits.begin(), logits.end(), step_logits_.begin() + first * output_rows());
       })));
   std::vector<std::span<const float>> out;
@@ -444,8 +510,16 @@ Result<std::unique_ptr<Engine>> Engine::create(const model::Model& model, const 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-Result<SessionId> Engine::open_session() { return impl_->open_session(); }
-Status Engine::close_session(SessionId session) { return impl_->close_session(session); }
+Result<SessionId> Engine::open_session(const CachedPrefix& prefix) {
+  return impl_->open_session(prefix);
+}
+Status Engine::close_session(SessionId session, std::span<const BlockId> kept) {
+  return impl_->close_session(session, kept);
+}
+Status Engine::drop_blocks(std::span<const BlockId> kept) { return impl_->drop_blocks(kept); }
+Result<std::span<const BlockId>> Engine::session_blocks(SessionId session) const {
+  return impl_->session_blocks(session);
+}
 Status Engine::truncate(SessionId session, size_t tokens) {
   return impl_->truncate(session, tokens);
 }
@@ -459,7 +533,23 @@ Status Engine::score(const ScoreRequest& request) { return impl_->score(request)
 Result<std::vector<std::span<const float>>> Engine::step(std::span<const StepItem> items) {
   return impl_->step(items);
 }
+Status Engine::advance(std::span<const AdvanceItem> items) { return impl_->advance(items); }
+Result<TokenId> Engine::sample(size_t output, Sampler& sampler) {
+  return impl_->sample(output, sampler);
+}
+const LogitSummary& Engine::summary(size_t output) const { return impl_->summary(output); }
+Result<std::span<const float>> Engine::fetch_logits(size_t output) {
+  return impl_->fetch_logits(output);
+}
 size_t Engine::context() const { return impl_->cache().positions(); }
+size_t Engine::block_tokens() const { return impl_->cache().block_tokens(); }
+size_t Engine::blocks_total() const { return impl_->cache().blocks_total(); }
+size_t Engine::blocks_free() const { return impl_->cache().blocks_free(); }
+size_t Engine::blocks_needed(SessionId session, size_t tokens) const {
+  return impl_->cache().blocks_needed(session, tokens);
+}
+uint32_t Engine::sessions_max() const { return impl_->options().sessions_max; }
+uint32_t Engine::step_tokens_max() const { return impl_->options().prefill_chunk; }
 size_t Engine::output_rows() const { return impl_->output_rows(); }
 
 size_t Engine::token_count() const { return impl_->token_count(); }

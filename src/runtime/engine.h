@@ -97,6 +97,21 @@ struct StepItem {
   std::span<const TokenId> tokens;
 };
 
+// The same for advance().
+struct AdvanceItem {
+  SessionId session = 0;
+  std::span<const TokenId> tokens;
+  bool wants_output = true;       // the logits after its last token
+  float inverse_temperature = 0;  // that the summary's log-sum-exp is taken at; 0: not wanted
+};
+
+// What a session begins with instead of computing it: tokens whose keys and values lie in blocks of
+// other sessions, or of the cache. All blocks but the last are used whole.
+struct CachedPrefix {
+  std::span<const TokenId> tokens;
+  std::span<const BlockId> blocks;
+};
+
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(const model::Model& model, const plan::Plan& plan,
@@ -107,8 +122,12 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // kBusy when EngineOptions::sessions_max are open.
-  Result<SessionId> open_session();
-  Status close_session(SessionId session);
+  Result<SessionId> open_session(const CachedPrefix& prefix = {});
+  // `kept`, some of the session's blocks in its order, stay in the cache until drop_blocks(). That
+  // their tokens are what a later prefix says is the caller's matter (serve/prefix_index.h).
+  Status close_session(SessionId session, std::span<const BlockId> kept = {});
+  Status drop_blocks(std::span<const BlockId> kept);
+  Result<std::span<const BlockId>> session_blocks(SessionId session) const;
   // Forgets all but the first `tokens` tokens.
   Status truncate(SessionId session, size_t tokens);
   // What the session's cache holds.
@@ -122,7 +141,24 @@ class Engine {
   // EngineOptions::prefill_chunk. kRequest, with nothing changed, when the cache has no room.
   Result<std::vector<std::span<const float>>> step(std::span<const StepItem> items);
 
+  // The same pass for a scheduler: appends each item's tokens; outputs, one for each item that
+  // wants one, in order, are then sampled or read until the next call. kRequest as step().
+  Status advance(std::span<const AdvanceItem> items);
+  // Of an output of the last advance(). What a sampler chooses depends on the logits and itself,
+  // not on the other items. kRequest: non-finite logits.
+  Result<TokenId> sample(size_t output, Sampler& sampler);
+  const LogitSummary& summary(size_t output) const;
+  // [token_count()], valid until the next call; costs a message from every rank.
+  Result<std::span<const float>> fetch_logits(size_t output);
+
   size_t context() const;  // positions of the KV cache, over all sessions
+  size_t block_tokens() const;
+  size_t blocks_total() const;
+  size_t blocks_free() const;
+  // That advance() would take for `tokens` more of an open session.
+  size_t blocks_needed(SessionId session, size_t tokens) const;
+  uint32_t sessions_max() const;
+  uint32_t step_tokens_max() const;  // EngineOptions::prefill_chunk
   // Rows of the output head, and so the length of logits; those at and above token_count() are
   // padding.
   size_t output_rows() const;

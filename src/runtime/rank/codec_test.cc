@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr CommandLimits kLimits{4, 32, 8};
+constexpr CommandLimits kLimits{4, 32, 8, 6};
 
 Command example() {
   Command command;
@@ -62,6 +62,23 @@ TEST(Command, ComesBackAsItWas) {
   EXPECT_EQ(last, 55.0F / 3);
 }
 
+TEST(Command, BlocksComeBackAndAreLimited) {
+  Command command;
+  for (const Op op : {Op::kOpen, Op::kClose, Op::kDrop}) {
+    command.op = op;
+    command.blocks = {5, 0, 77};
+    Command back;
+    std::span<const std::byte> activations;
+    ASSERT_TRUE(decode_command(encoded(command, 0), kLimits, &back, &activations).is_ok());
+    EXPECT_EQ(back.blocks, command.blocks);
+    command.blocks.resize(7);
+    EXPECT_THAT(decode(encoded(command, 0)).message(), HasSubstr("7 blocks, at most 6"));
+  }
+  command.op = Op::kTruncate;
+  command.blocks = {5};
+  EXPECT_THAT(decode(encoded(command, 0)).message(), HasSubstr("blocks do not fit"));
+}
+
 TEST(Command, EveryTruncationIsRefused) {
   const auto message = encoded(example(), size_t{7} * 8);
   for (size_t size = 0; size < message.size(); ++size) {
@@ -85,7 +102,8 @@ TEST(Command, RulesAreChecked) {
   refused([](Command& c) { c.items.clear(); }, "do not fit");
   refused([](Command& c) { c.op = Op::kOpen; }, "do not fit");
   refused([](Command& c) { c.op = static_cast<Op>(0); }, "operation 0");
-  refused([](Command& c) { c.op = static_cast<Op>(10); }, "operation 10");
+  refused([](Command& c) { c.op = static_cast<Op>(11); }, "operation 11");
+  refused([](Command& c) { c.blocks = {1}; }, "blocks do not fit");
   refused([](Command& c) { c.mode = static_cast<OutputMode>(2); }, "output mode");
   refused([](Command& c) { c.items.resize(5, c.items[0]); }, "5 items, at most 4");
   EXPECT_THAT(decode(encoded(example(), 55)).message(), HasSubstr("bytes of activations"));

@@ -12,7 +12,7 @@ namespace shoal::runtime {
 namespace {
 
 constexpr uint32_t kMagic = 0x5053'4853;  // "SHSP"
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 
 template <typename T>
 void append(T value, std::vector<std::byte>* out) {
@@ -36,6 +36,17 @@ Result<BatchItem> read_item(ByteReader& reader) {
   }
   item.outputs = static_cast<Outputs>(outputs);
   return item;
+}
+
+bool takes_blocks(Op op) { return op == Op::kOpen || op == Op::kClose || op == Op::kDrop; }
+
+Status read_blocks(ByteReader& reader, uint32_t count, std::vector<uint32_t>* blocks) {
+  blocks->reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(const uint32_t block, reader.read<uint32_t>());
+    blocks->push_back(block);
+  }
+  return Status::ok();
 }
 
 }  // namespace
@@ -70,7 +81,7 @@ void encode_command(const Command& command, std::span<const float> activations,
   append(command.session, message);
   append(command.length, message);
   append(static_cast<uint32_t>(command.items.size()), message);
-  append(uint32_t{0}, message);
+  append(static_cast<uint32_t>(command.blocks.size()), message);
   for (const BatchItem& item : command.items) {
     append(item.session, message);
     append(item.position, message);
@@ -78,6 +89,7 @@ void encode_command(const Command& command, std::span<const float> activations,
     append(static_cast<uint32_t>(item.outputs), message);
     append(item.inverse_temperature, message);
   }
+  for (const uint32_t block : command.blocks) append(block, message);
   const auto bytes = std::as_bytes(activations);
   message->insert(message->end(), bytes.begin(), bytes.end());
 }
@@ -88,6 +100,8 @@ Status decode_command(std::span<const std::byte> message, const CommandLimits& l
   Command out;
   out.items.swap(command->items);  // for its memory
   out.items.clear();
+  out.blocks.swap(command->blocks);
+  out.blocks.clear();
   ASSIGN_OR_RETURN(const uint32_t magic, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint16_t version, reader.read<uint16_t>());
   if (magic != kMagic) return bad("wrong magic number");
@@ -98,17 +112,20 @@ Status decode_command(std::span<const std::byte> message, const CommandLimits& l
   ASSIGN_OR_RETURN(out.session, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(out.length, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t items, reader.read<uint32_t>());
-  ASSIGN_OR_RETURN(const uint32_t reserved, reader.read<uint32_t>());
-  if (op < static_cast<uint8_t>(Op::kStep) || op > static_cast<uint8_t>(Op::kTakeTrace)) {
+  ASSIGN_OR_RETURN(const uint32_t blocks, reader.read<uint32_t>());
+  if (op < static_cast<uint8_t>(Op::kStep) || op > static_cast<uint8_t>(Op::kDrop)) {
     return bad(fmt::format("unknown operation {}", op));
   }
   if (mode > static_cast<uint8_t>(OutputMode::kFull)) return bad("unknown output mode");
-  if (reserved != 0) return bad("a reserved field is not 0");
   out.op = static_cast<Op>(op);
   out.mode = static_cast<OutputMode>(mode);
   if ((out.op == Op::kStep) != (items > 0)) return bad("items do not fit the operation");
   if (items > limits.items_max) {
     return bad(fmt::format("{} items, at most {} are allowed", items, limits.items_max));
+  }
+  if (blocks > 0 && !takes_blocks(out.op)) return bad("blocks do not fit the operation");
+  if (blocks > limits.blocks_max) {
+    return bad(fmt::format("{} blocks, at most {} are allowed", blocks, limits.blocks_max));
   }
   out.items.reserve(items);
   uint64_t tokens = 0;
@@ -123,6 +140,7 @@ Status decode_command(std::span<const std::byte> message, const CommandLimits& l
     tokens += item.tokens;
     out.items.push_back(item);
   }
+  RETURN_IF_ERROR(read_blocks(reader, blocks, &out.blocks));
   if (tokens > limits.tokens_max) {
     return bad(fmt::format("{} tokens, at most {} are allowed", tokens, limits.tokens_max));
   }

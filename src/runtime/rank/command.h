@@ -17,14 +17,15 @@ namespace shoal::runtime {
 
 enum class Op : uint8_t {
   kStep = 1,
-  kOpen = 2,         // session
-  kClose = 3,        // session
+  kOpen = 2,         // session; length, blocks: the positions that it begins with
+  kClose = 3,        // session; blocks: those of its blocks that are kept
   kTruncate = 4,     // session, length
   kFetchLogits = 5,  // length: a row of the last step's outputs, now wanted in full
   kShutdown = 6,
   kTakeTimes = 7,   // what the workers have counted (measure/collect.h)
   kStartTrace = 8,  // from now on they keep what they do
   kTakeTrace = 9,   // which ends that
+  kDrop = 10,       // blocks that were kept
 };
 
 // Which of an item's tokens give logits.
@@ -52,6 +53,7 @@ struct Command {
   uint32_t session = 0;
   uint32_t length = 0;
   std::vector<BatchItem> items;  // kStep
+  std::vector<uint32_t> blocks;  // kOpen, kClose, kDrop: of the KV cache
 
   size_t tokens() const;
   size_t outputs() const;  // rows of logits
@@ -63,6 +65,7 @@ struct CommandLimits {
   uint32_t items_max = 0;
   uint32_t tokens_max = 0;
   uint32_t hidden = 0;
+  uint32_t blocks_max = 0;
 };
 
 // activations: [tokens, hidden] for kStep, else empty. Reuses the memory of *message.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -26,6 +27,8 @@ Result<KvCache> KvCache::create(KvCacheOptions options) {
   }
   cache.memory_ = std::move(memory).value();
   cache.sessions_.resize(cache.options_.sessions_max);
+  cache.holders_.resize(cache.blocks_total_);
+  cache.is_kept_.resize(cache.blocks_total_);
   cache.free_.reserve(cache.blocks_total_);
   for (size_t block = cache.blocks_total_; block > 0; --block) {
     cache.free_.push_back(static_cast<uint32_t>(block - 1));
@@ -38,33 +41,113 @@ Status KvCache::check_open(uint32_t session) const {
   return Status::request(fmt::format("session {} is not open", session));
 }
 
-Status KvCache::open(uint32_t session) {
+Status KvCache::check_prefix(const KvPrefix& prefix) const {
+  if (prefix.length > options_.positions || prefix.blocks.size() != blocks_for(prefix.length)) {
+    return Status::request(
+        fmt::format("{} blocks for {} positions", prefix.blocks.size(), prefix.length));
+  }
+  for (const BlockId block : prefix.blocks) {
+    if (block >= blocks_total_ || holders_[block] == 0) {
+      return Status::request(fmt::format("block {} holds nothing to share", block));
+    }
+  }
+  return Status::ok();
+}
+
+Status KvCache::open(uint32_t session, const KvPrefix& prefix) {
   if (session >= sessions_.size() || sessions_[session].is_open) {
     return Status::request(fmt::format("session {} cannot be opened", session));
   }
+  RETURN_IF_ERROR(check_prefix(prefix));
   Session& opened = sessions_[session];
   opened.is_open = true;
+  opened.length = prefix.length;
   // Reserved now, so that a step allocates nothing.
   opened.blocks.reserve(blocks_total_);
   opened.pages.resize(options_.layers.size());
   for (std::vector<std::byte*>& pages : opened.pages) pages.reserve(blocks_total_);
+  for (const BlockId block : prefix.blocks) {
+    ++holders_[block];
+    append_block(&opened, block);
+  }
   return Status::ok();
 }
 
-void KvCache::give_back(Session* session, size_t blocks_kept) {
-  while (session->blocks.size() > blocks_kept) {
-    free_.push_back(session->blocks.back());
-    session->blocks.pop_back();
-  }
-  for (std::vector<std::byte*>& pages : session->pages) {
-    pages.resize(std::min(pages.size(), blocks_kept));
+BlockId KvCache::take_block() {
+  const BlockId block = free_.back();
+  free_.pop_back();
+  holders_[block] = 1;
+  return block;
+}
+
+void KvCache::release(BlockId block) {
+  CHECK(holders_[block] > 0);
+  if (--holders_[block] == 0) free_.push_back(block);
+}
+
+std::byte* KvCache::page(BlockId block, size_t layer) const {
+  return memory_.data() + layer_offsets_[layer] + block * options_.layers[layer].page_bytes();
+}
+
+void KvCache::append_block(Session* session, BlockId block) {
+  session->blocks.push_back(block);
+  for (size_t layer = 0; layer < session->pages.size(); ++layer) {
+    session->pages[layer].push_back(page(block, layer));
   }
 }
 
-Status KvCache::close(uint32_t session) {
+void KvCache::give_back(Session* session, size_t blocks_left) {
+  while (session->blocks.size() > blocks_left) {
+    release(session->blocks.back());
+    session->blocks.pop_back();
+  }
+  for (std::vector<std::byte*>& pages : session->pages) {
+    pages.resize(std::min(pages.size(), blocks_left));
+  }
+}
+
+Status KvCache::check_kept(uint32_t session, std::span<const BlockId> kept) const {
   RETURN_IF_ERROR(check_open(session));
+  const std::vector<BlockId>& held = sessions_[session].blocks;
+  auto at = held.begin();
+  for (const BlockId block : kept) {
+    at = std::find(at, held.end(), block);
+    if (at == held.end() || is_kept_[block] != 0) {
+      return Status::request(fmt::format("block {} cannot be kept", block));
+    }
+    ++at;
+  }
+  return Status::ok();
+}
+
+Status KvCache::close(uint32_t session, std::span<const BlockId> kept) {
+  RETURN_IF_ERROR(check_kept(session, kept));
+  for (const BlockId block : kept) {
+    is_kept_[block] = 1;
+    ++holders_[block];
+  }
   give_back(&sessions_[session], 0);
   sessions_[session] = Session();
+  return Status::ok();
+}
+
+Status KvCache::check_drop(std::span<const BlockId> blocks) const {
+  std::vector<BlockId> sorted(blocks.begin(), blocks.end());
+  std::sort(sorted.begin(), sorted.end());
+  const bool twice = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  const bool kept = std::all_of(sorted.begin(), sorted.end(), [&](BlockId block) {
+    return block < blocks_total_ && is_kept_[block] != 0;
+  });
+  if (kept && !twice) return Status::ok();
+  return Status::request("a block to drop is not kept, or comes twice");
+}
+
+Status KvCache::drop(std::span<const BlockId> blocks) {
+  RETURN_IF_ERROR(check_drop(blocks));
+  for (const BlockId block : blocks) {
+    is_kept_[block] = 0;
+    release(block);
+  }
   return Status::ok();
 }
 
@@ -80,10 +163,30 @@ Status KvCache::truncate(uint32_t session, size_t length) {
   return Status::ok();
 }
 
+bool KvCache::writes_into_shared(const Session& session) const {
+  return session.length % page_tokens_ != 0 && holders_[session.blocks.back()] > 1;
+}
+
 size_t KvCache::room(uint32_t session) const {
   const Session& of = sessions_[session];
-  const size_t by_blocks = (of.blocks.size() + free_.size()) * page_tokens_ - of.length;
+  size_t free = free_.size();
+  if (writes_into_shared(of)) {
+    if (free == 0) return 0;
+    --free;
+  }
+  const size_t by_blocks = (of.blocks.size() + free) * page_tokens_ - of.length;
   return std::min(by_blocks, options_.positions - of.length);
+}
+
+void KvCache::copy_last_block(Session* session) {
+  const BlockId shared = session->blocks.back();
+  const BlockId own = take_block();
+  for (size_t layer = 0; layer < session->pages.size(); ++layer) {
+    std::memcpy(page(own, layer), page(shared, layer), options_.layers[layer].page_bytes());
+    session->pages[layer].back() = page(own, layer);
+  }
+  session->blocks.back() = own;
+  release(shared);
 }
 
 Status KvCache::extend(uint32_t session, size_t tokens) {
@@ -95,16 +198,9 @@ Status KvCache::extend(uint32_t session, size_t tokens) {
         "context is {} tokens over all sessions",
         grown.length, room(session), tokens, options_.positions));
   }
+  if (tokens > 0 && writes_into_shared(grown)) copy_last_block(&grown);
   grown.length += tokens;
-  while (grown.blocks.size() < blocks_for(grown.length)) {
-    const uint32_t block = free_.back();
-    free_.pop_back();
-    grown.blocks.push_back(block);
-    for (size_t layer = 0; layer < grown.pages.size(); ++layer) {
-      const size_t offset = layer_offsets_[layer] + block * options_.layers[layer].page_bytes();
-      grown.pages[layer].push_back(memory_.data() + offset);
-    }
-  }
+  while (grown.blocks.size() < blocks_for(grown.length)) append_block(&grown, take_block());
   return Status::ok();
 }
 

@@ -162,7 +162,8 @@ Status RankInstance::exchange_reports(Status loaded) {
 }
 
 CommandLimits RankInstance::limits() const {
-  return {options_.sessions_max, options_.prefill_chunk, model_.config.hidden};
+  return {options_.sessions_max, options_.prefill_chunk, model_.config.hidden,
+          static_cast<uint32_t>(cache_->blocks_total())};
 }
 
 Deadline RankInstance::deadline(Nanoseconds from_now) const {
@@ -241,10 +242,13 @@ Status RankInstance::execute(const Command& command, const OnLogits& on_logits) 
     case Op::kStep:
       return run_step(command, on_logits);
     case Op::kOpen:
-      status = cache_->open(command.session);
+      status = cache_->open(command.session, {command.blocks, command.length});
       break;
     case Op::kClose:
-      status = cache_->close(command.session);
+      status = cache_->close(command.session, command.blocks);
+      break;
+    case Op::kDrop:
+      status = cache_->drop(command.blocks);
       break;
     case Op::kTruncate:
       status = cache_->truncate(command.session, command.length);
