@@ -13,8 +13,8 @@ under Open MPI, and MPICH of Debian stands on it, too. gloo has TCP only.
 """
 import argparse
 import json
+import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -100,39 +100,45 @@ class Peers:
         peer_root.check_run(self.root.run(*words), " ".join(words))
 
     def measure(self, setting: Setting, rounds: int) -> dict[int, float]:
-        """Median seconds by size; empty where the setting does not run here."""
-        sizes = list(map(str, SIZES))
-        if setting.peer == "gloo":
-            return self.measure_gloo(setting.command[0], rounds, sizes)
-        done = self.root.run(*setting.command, rounds, *sizes, env=setting.env)
-        if done.returncode != 0:
-            print(f"{setting.peer} ({setting.name}) does not run here: {done.stderr.strip()[:300]}",
-                  file=sys.stderr)
-            return {}
-        return parse(done.stdout)
+        """Median seconds by size; empty where the setting does not run here to its end."""
+        done = peer_root.run_together(self.commands(setting, rounds), setting.env)
+        failed = [one for one in done if one.returncode != 0]
+        figures = parse(done[0].stdout)
+        missing = missing_sizes(figures)
+        if not failed and not missing:
+            return figures
+        why = failed[0].stderr.strip()[-300:] if failed else f"no figures of {missing} bytes"
+        print(f"{setting.peer} ({setting.name}) does not run here: {why}", file=sys.stderr)
+        return {}
 
-    def measure_gloo(self, algorithm: str, rounds: int, sizes: list[str]) -> dict[int, float]:
+    def commands(self, setting: Setting, rounds: int) -> list[list[str]]:
+        if setting.peer != "gloo":
+            return [self.root.command(*setting.command, rounds, *SIZES)]
         meeting = tempfile.mkdtemp(dir=self.folder.name)
-        where = f"/bench/{Path(meeting).name}"
-        commands = [self.root.command("/bench/all_reduce_gloo", rank, where, algorithm, rounds, *sizes)
-                    for rank in range(2)]
-        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-        outputs = [process.communicate(timeout=peer_root.TIMEOUT_S)[0] for process in processes]
-        return parse(outputs[0]) if all(process.returncode == 0 for process in processes) else {}
+        return [self.root.command("/bench/all_reduce_gloo", rank, f"/bench/{Path(meeting).name}",
+                                  *setting.command, rounds, *SIZES) for rank in range(2)]
 
 
 def parse(text: str) -> dict[int, float]:
     """Lines of a size and its seconds; whatever else a library says is left out."""
-    words = [line.split() for line in text.splitlines()]
-    return {int(line[0]): float(line[1]) for line in words if len(line) == 2 and line[0].isdigit()}
+    lines = re.findall(r"^(\d+) (\d+\.\d+)$", text, re.MULTILINE)
+    return {int(size): float(seconds) for size, seconds in lines}
+
+
+def missing_sizes(figures: dict[int, float]) -> list[int]:
+    return [size for size in SIZES if size not in figures]
 
 
 def measure_shoal(program: Path, link: str, rounds: int) -> dict[str, dict[int, float]]:
     command = [str(program), "bench", "fabric", "--link", link, "--rounds", str(rounds), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=peer_root.TIMEOUT_S)
+    done = peer_root.run_together([command])[0]
     entries = json.loads(peer_root.check_run(done, " ".join(command)))["all_reduce"]
-    return {"Shoal": {entry["bytes"]: entry["seconds"]["median"] for entry in entries},
-            "bare": {entry["bytes"]: entry["bare_seconds"]["median"] for entry in entries}}
+    figures = {name: {entry["bytes"]: entry[key]["median"] for entry in entries if key in entry}
+               for name, key in (("Shoal", "seconds"), ("bare", "bare_seconds"))}
+    for name, one in figures.items():
+        if missing_sizes(one):
+            peer_root.fail(f"{' '.join(command)} has no figures of {missing_sizes(one)} bytes ({name})")
+    return figures
 
 
 def measure_link(link: str, peers: Peers, args: argparse.Namespace) -> list[dict]:

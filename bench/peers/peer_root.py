@@ -6,10 +6,14 @@ chroot, so that nothing of them touches this system. The mounts that this takes 
 private mount namespace that the measuring script moves itself into; they end with it.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +53,39 @@ def run_quietly(command: list[str]) -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         fail(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
+
+
+def run_together(commands: list[list[str]], env: dict[str, str] | None = None,
+                 timeout_s: float = TIMEOUT_S) -> list[subprocess.CompletedProcess]:
+    """Runs commands at once, to their ends. When their time is up, those that still run are killed with
+    all that they have started, and their standard error says so."""
+    end = time.monotonic() + timeout_s
+    processes: list[subprocess.Popen] = []
+    with contextlib.ExitStack() as files:
+        def start(command: list[str]) -> list:
+            outputs = [files.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)]
+            processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=outputs[0],
+                                              stderr=outputs[1], env={**os.environ, **(env or {})},
+                                              start_new_session=True))
+            return outputs
+
+        def text_of(file, late: bool) -> str:
+            file.seek(0)
+            return file.read() + (f"\nstill running after {timeout_s:g} s" if late else "")
+
+        try:
+            outputs = [start(command) for command in commands]
+            for process in processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, end - time.monotonic()))
+        finally:
+            late = [process.poll() is None for process in processes]
+            for process in (process for process, is_late in zip(processes, late) if is_late):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        return [subprocess.CompletedProcess(process.args, process.returncode, text_of(out, False),
+                                            text_of(errors, is_late))
+                for process, is_late, (out, errors) in zip(processes, late, outputs)]
 
 
 def print_table(rows: list[list[str]], markdown: bool, align: Callable[[str, int], str]) -> None:
@@ -96,8 +133,7 @@ class PeerRoot:
         return ["chroot", str(self.folder), *map(str, words)]
 
     def run(self, *words: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
-        return subprocess.run(self.command(*words), capture_output=True, text=True, timeout=TIMEOUT_S,
-                              env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL)
+        return run_together([self.command(*words)], env)[0]
 
 
 def check_run(done: subprocess.CompletedProcess, what: str) -> str:
