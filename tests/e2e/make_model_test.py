@@ -80,12 +80,14 @@ class MakeModelTest(harness.Case):
 
     def test_what_cannot_be_made_is_refused_in_one_line(self):
         for options in (("--heads", "3", "--kv-heads", "2"), ("--hidden", "50", "--type", "Q4_0"),
-                        ("--vocab", "100")):
+                        ("--vocab", "100"), ("--preset", "tiny", "--vocab", "600000"),
+                        ("--preset", "tiny-qwen3", "--vocab", "600000")):
             with self.subTest(options=options):
                 path = self.folder / "no.gguf"
                 done = subprocess.run([TOOL, *options, "-o", path], capture_output=True, text=True)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn("make_model.py: ", done.stderr.splitlines()[-1])
+                self.assertNotIn("Traceback", done.stderr)
                 self.assertEqual(list(self.folder.iterdir()), [])
 
 

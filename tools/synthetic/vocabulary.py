@@ -6,7 +6,7 @@ left of the vocabulary's size is filled up with longer ones.
 """
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from string import ascii_lowercase
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
@@ -31,20 +31,21 @@ def check_size(size: int) -> None:
         raise ValueError(f"a vocabulary needs {SIZE_MIN} tokens at least, not {size}")
 
 
+def check_count(tokens: list[str], size: int) -> None:
+    if len(tokens) != size:
+        raise ValueError(f"a vocabulary has {len(tokens)} tokens at most here, not {size}")
+
+
 def spm(size: int) -> dict[str, object]:
     check_size(size)
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     types = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
     space = "\u2581"
     singles = [space] + [chr(code) for code in range(0x21, 0x7F)]
-    rest = iter(singles + ["".join(word) for word in take(words(space), size)])
-    seen = set(tokens)
-    while len(tokens) < size:
-        piece = next(rest)
-        if piece not in seen:
-            seen.add(piece)
-            tokens.append(piece)
-            types.append(NORMAL)
+    pieces = dict.fromkeys(singles + ["".join(word) for word in take(words(space), size)])
+    tokens += islice(pieces, size - len(tokens))
+    types += [NORMAL] * (len(tokens) - len(types))
+    check_count(tokens, size)
     # What comes first is joined first.
     scores = [0.0 if kind != NORMAL else float(259 - i) for i, kind in enumerate(types)]
     return {"tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "default",
@@ -66,8 +67,7 @@ def bpe(size: int, pre: str) -> dict[str, object]:
     letters = byte_letters()
     merges = take(words(letters[0x20]), size - 256 - len(SPECIALS))
     tokens = letters + ["".join(pair) for pair in merges] + list(SPECIALS)
-    if len(tokens) != size:
-        raise ValueError(f"a vocabulary has {len(tokens)} tokens at most here, not {size}")
+    check_count(tokens, size)
     types = [NORMAL] * (size - len(SPECIALS)) + [CONTROL] * len(SPECIALS)
     metadata = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre,
                 "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types}
