@@ -1,8 +1,9 @@
-// ByteReader and ByteWriter: the bounded little-endian codec for foreign bytes.
+// ByteReader and ByteWriter: the bounded little-endian codec for foreign bytes; FieldWriter: the
+// same into a place of fixed size, without allocation.
 //
 // A reader checks every length against what is left before it touches anything; a failed read
 // leaves it where it was. Formats built on it are specified in docs/.
-// Thread rule: one thread at a time. The reader borrows its bytes.
+// Thread rule: one thread at a time. Reader and FieldWriter borrow their bytes.
 #pragma once
 
 #include <bit>
@@ -14,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace shoal {
@@ -67,6 +69,25 @@ class ByteWriter {
 
  private:
   std::vector<std::byte> bytes_;
+};
+
+// Fields one after another into `place`; more than it holds is a bug.
+class FieldWriter {
+ public:
+  explicit FieldWriter(std::span<std::byte> place) : left_(place) {}
+
+  size_t left() const { return left_.size(); }
+
+  template <typename T>
+  void write(T value) {
+    static_assert(std::is_arithmetic_v<T>);
+    CHECK(sizeof(T) <= left_.size());
+    std::memcpy(left_.data(), &value, sizeof(T));
+    left_ = left_.subspan(sizeof(T));
+  }
+
+ private:
+  std::span<std::byte> left_;
 };
 
 // The bytes of a text, borrowed.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace shoal {
 namespace {
 
@@ -15,6 +17,24 @@ TEST(Bytes, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(reader.read_string(100).value(), "shoal");
   EXPECT_EQ(reader.read<float>().value(), 0.5F);
   EXPECT_EQ(reader.left(), 0U);
+}
+
+TEST(Bytes, FieldsFillAPlaceOfTheirSize) {
+  std::array<std::byte, 6> place{};
+  FieldWriter fields(place);
+  fields.write<uint32_t>(7);
+  EXPECT_EQ(fields.left(), 2U);
+  fields.write<uint16_t>(9);
+  EXPECT_EQ(fields.left(), 0U);
+  ByteReader reader(place);
+  EXPECT_EQ(reader.read<uint32_t>().value(), 7U);
+  EXPECT_EQ(reader.read<uint16_t>().value(), 9U);
+}
+
+TEST(BytesDeathTest, AFieldBeyondThePlaceIsABug) {
+  std::array<std::byte, 3> place{};
+  FieldWriter fields(place);
+  EXPECT_DEATH(fields.write<uint32_t>(7), "");
 }
 
 TEST(Bytes, AShortReadIsRefusedAndLeavesThePosition) {

@@ -1,44 +1,36 @@
 #include "fabric/link/slot_header.h"
 
-#include <cstring>
+#include "base/bytes.h"
+#include "base/check.h"
 
 namespace shoal::fabric {
-namespace {
-
-template <typename T>
-void put(std::span<std::byte, kSlotHeaderBytes> out, size_t at, T value) {
-  std::memcpy(out.data() + at, &value, sizeof(T));
-}
-
-template <typename T>
-T get(std::span<const std::byte, kSlotHeaderBytes> in, size_t at) {
-  T value;
-  std::memcpy(&value, in.data() + at, sizeof(T));
-  return value;
-}
-
-}  // namespace
 
 void encode_slot_header(const SlotHeader& header, std::span<std::byte, kSlotHeaderBytes> out) {
-  put(out, 0, header.magic);
-  put(out, 4, header.bytes);
-  put(out, 8, header.epoch);
-  put(out, 16, header.sequence);
-  put(out, 24, header.message_left);
-  put(out, 32, header.released);
-  put(out, 40, header.flags);
-  put(out, 44, header.tag);
+  FieldWriter fields(out);
+  fields.write(header.magic);
+  fields.write(header.bytes);
+  fields.write(header.epoch);
+  fields.write(header.sequence);
+  fields.write(header.message_left);
+  fields.write(header.released);
+  fields.write(header.flags);
+  fields.write(header.tag);
+  CHECK(fields.left() == 0);
 }
 
 SlotHeader decode_slot_header(std::span<const std::byte, kSlotHeaderBytes> in) {
-  return {.magic = get<uint32_t>(in, 0),
-          .bytes = get<uint32_t>(in, 4),
-          .epoch = get<uint64_t>(in, 8),
-          .sequence = get<uint64_t>(in, 16),
-          .message_left = get<uint64_t>(in, 24),
-          .released = get<uint64_t>(in, 32),
-          .flags = get<uint32_t>(in, 40),
-          .tag = get<uint32_t>(in, 44)};
+  ByteReader reader(in);
+  SlotHeader header;
+  header.magic = *reader.read<uint32_t>();
+  header.bytes = *reader.read<uint32_t>();
+  header.epoch = *reader.read<uint64_t>();
+  header.sequence = *reader.read<uint64_t>();
+  header.message_left = *reader.read<uint64_t>();
+  header.released = *reader.read<uint64_t>();
+  header.flags = *reader.read<uint32_t>();
+  header.tag = *reader.read<uint32_t>();
+  CHECK(reader.left() == 0);
+  return header;
 }
 
 std::optional<std::string> find_slot_fault(const SlotHeader& header,
