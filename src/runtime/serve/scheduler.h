@@ -4,14 +4,15 @@
 // then as much of the prompts still to be computed as the token budget leaves, prompts taking
 // turns; beside answers that budget is what keeps a step near SchedulerOptions::step_target.
 // Requests wait in a bounded queue, first come first served, for a session and for room in the KV
-// cache. A prompt's beginning that is still cached, from a prompt or an answer, whole or in part,
-// is not computed again (prefix_index.h). Where the cache runs full, the request that started last
-// steps back into the queue and goes on later where it was. What holds: a request's tokens and
-// log-probabilities depend on the request, its seed and the engine's layout only, never on what
-// else runs. A request's failure leaves the others running. A step allocates nothing once its
-// buffers have been used, except what a new request brings. Thread rule: every function may be
-// called from any thread; drain() and the destructor not from a sink. Borrows the engine, which
-// must outlive it and which nobody else uses meanwhile.
+// cache. A prompt's beginning that is still cached, from a prompt or an answer, is not computed
+// again (prefix_index.h). Where the cache runs full, the request that came last steps back into
+// the queue and goes on later where it was.
+// What holds: a request's tokens and log-probabilities depend on the request, its seed and the
+// engine's layout only, never on what else runs. A request's failure leaves the others running.
+// A step allocates nothing once its buffers have been used, except where a request starts or ends
+// and where a block enters or leaves the index of prefixes.
+// Thread rule: every function may be called from any thread; drain() and the destructor not from a
+// sink. Borrows the engine, which must outlive it and which nobody else uses meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@
 namespace shoal::runtime {
 
 struct SchedulerOptions {
-  size_t queue_max = 256;    // requests that wait for a session
+  size_t queue_max = 256;    // requests that wait, at least 1
   uint32_t running_max = 0;  // requests at once; 0, and at most: EngineOptions::sessions_max
   // How long a step should take at most while answers are under way: what a client waits for its
   // next token because of somebody else's prompt.
@@ -57,12 +58,12 @@ struct SchedulerStats {
   uint64_t steps = 0;
   // How long a client should wait before it tries a full queue again; at least 1.
   double retry_after_seconds = 1;
-  EngineStats engine;  // as of the last step
+  EngineStats engine;  // at most a second old while requests run
 };
 
 class Scheduler {
  public:
-  // kNode when there is no thread.
+  // kRequest for options out of range, kNode when there is no thread.
   static Result<std::unique_ptr<Scheduler>> create(Engine& engine, const SchedulerOptions& options);
   // Cuts off what still runs or waits (kBusy); drain() first to let it end.
   ~Scheduler();

@@ -1,0 +1,479 @@
+#include "runtime/serve/batcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace shoal::runtime {
+namespace {
+
+Nanoseconds now() { return SteadyClock::instance().now(); }
+
+double seconds_between(Nanoseconds from, Nanoseconds to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+// A step has a token for every running request and one for a prompt.
+size_t running_limit(const Engine& engine, uint32_t wanted) {
+  const size_t sessions = engine.sessions_max();
+  const size_t by_steps = std::max<size_t>(1, engine.step_tokens_max() - 1);
+  return std::min({sessions, by_steps, wanted == 0 ? sessions : size_t{wanted}});
+}
+
+template <typename Jobs>
+void insert_by_id(Jobs* jobs, std::unique_ptr<Job> job) {
+  const auto after = [](const std::unique_ptr<Job>& a, const std::unique_ptr<Job>& b) {
+    return a->id < b->id;
+  };
+  jobs->insert(std::upper_bound(jobs->begin(), jobs->end(), job, after), std::move(job));
+}
+
+size_t common_length(std::span<const TokenId> a, std::span<const TokenId> b) {
+  const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<size_t>(differs.first - a.begin());
+}
+
+}  // namespace
+
+Batcher::Batcher(Engine& engine, const SchedulerOptions& options)
+    : engine_(engine),
+      options_(options),
+      running_max_(running_limit(engine, options.running_max)),
+      block_tokens_(engine.block_tokens()),
+      index_(engine.block_tokens(), engine.blocks_total()) {
+  running_.reserve(running_max_);
+  planned_.reserve(running_max_);
+  items_.reserve(running_max_);
+  counters_.kv_positions = engine.blocks_total() * block_tokens_;
+}
+
+size_t Batcher::blocks_for(size_t tokens) const {
+  return (tokens + block_tokens_ - 1) / block_tokens_;
+}
+
+// Remembers what breaks the engine. Rank 0 knows what it can ask for: a refusal is our own bug.
+Status Batcher::note(const Status& status) {
+  CHECK_MSG(
+      status.is_ok() || status.code() == StatusCode::kGroup || status.code() == StatusCode::kNode,
+      status.message().c_str());
+  if (!status.is_ok() && broken_.is_ok()) broken_ = status;
+  return status;
+}
+
+Status Batcher::check(const GenerationRequest& request) const {
+  if (request.sink == nullptr) return Status::request("the request has no sink");
+  if (request.prompt.empty()) return Status::request("the prompt is empty: give it a token");
+  const size_t tokens = engine_.token_count();
+  for (const auto* ids : {&request.prompt, &request.end_tokens}) {
+    for (const TokenId id : *ids) {
+      if (id >= 0 && static_cast<size_t>(id) < tokens) continue;
+      return Status::request(
+          fmt::format("token {} is not in the vocabulary of {} tokens", id, tokens));
+    }
+  }
+  if (request.prompt.size() > engine_.context()) {
+    return Status::request(fmt::format(
+        "the prompt has {} tokens, the context holds {}: shorten it or load the model with a "
+        "larger context",
+        request.prompt.size(), engine_.context()));
+  }
+  if (request.logprobs_top > GenerationRequest::kLogprobsTopMax) {
+    return Status::request(fmt::format("top_logprobs is {}: must be at most {}",
+                                       request.logprobs_top, GenerationRequest::kLogprobsTopMax));
+  }
+  return validate(request.sampling, tokens);
+}
+
+void Batcher::add(RequestId id, GenerationRequest request, Nanoseconds submitted) {
+  auto job = std::make_unique<Job>();
+  job->id = id;
+  job->submitted = submitted;
+  job->prompt_tokens = request.prompt.size();
+  job->tokens = std::move(request.prompt);
+  job->request = std::move(request);
+  insert_by_id(&queue_, std::move(job));
+}
+
+void Batcher::cancel(RequestId id) {
+  for (const std::unique_ptr<Job>& job : running_) {
+    if (job->id == id) end(*job, StopReason::kCancelled);
+  }
+  for (const std::unique_ptr<Job>& job : queue_) {
+    if (job->id == id) end(*job, StopReason::kCancelled);
+  }
+  remove_ended();
+}
+
+void Batcher::end_all(const Status& status) {
+  for (const std::unique_ptr<Job>& job : running_) fail(*job, status);
+  for (const std::unique_ptr<Job>& job : queue_) fail(*job, status);
+  remove_ended();
+}
+
+Status Batcher::step() {
+  if (broken_.is_ok()) admit();
+  if (broken_.is_ok()) plan();
+  if (broken_.is_ok() && !items_.empty()) {
+    const Nanoseconds start = now();
+    if (note(engine_.advance(items_)).is_ok()) {
+      measured_.seconds = seconds_between(start, now());
+      finish_step();
+    }
+  }
+  if (!broken_.is_ok()) end_all(broken_);
+  return broken_;
+}
+
+// ---- From the queue into a session ----
+
+// First come, first served; but a request whose beginning another one is just computing lets others
+// go first, since it soon has less to do.
+void Batcher::admit() {
+  for (size_t i = 0; i < queue_.size() && running_.size() < running_max_ && broken_.is_ok();) {
+    const Start tried = try_start(*queue_[i]);
+    if (tried == Start::kNoRoom) break;
+    if (tried == Start::kPrefixUnderWay) {
+      ++i;
+      continue;
+    }
+    std::unique_ptr<Job> job = std::move(queue_[i]);
+    queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(i));
+    insert_by_id(&running_, std::move(job));
+  }
+}
+
+Batcher::Start Batcher::try_start(Job& job) {
+  PrefixIndex::Match match;
+  if (options_.prefix_cache) {
+    // The last token is computed in any case, for its logits.
+    match = index_.find(std::span(job.tokens).first(job.tokens.size() - 1));
+    if (is_computed_by_another(job, match)) return Start::kPrefixUnderWay;
+  }
+  // A part of a block costs a copy. Alone in a cache that its tokens fill, it has no room for one.
+  if (match.tokens % block_tokens_ != 0 &&
+      blocks_for(job.tokens.size()) == engine_.blocks_total()) {
+    match.tokens -= match.tokens % block_tokens_;
+    match.path.pop_back();
+  }
+  if (!running_.empty() && !has_room_for(job, match)) return Start::kNoRoom;
+  (void)start(job, match);
+  return Start::kStarted;
+}
+
+bool Batcher::is_computed_by_another(const Job& job, const PrefixIndex::Match& match) const {
+  const auto wanted = std::span(job.tokens).first(job.tokens.size() - 1);
+  return std::any_of(running_.begin(), running_.end(), [&](const std::unique_ptr<Job>& other) {
+    if (other->todo() <= 1 || !other->is_indexed) return false;
+    const size_t blocks = common_length(wanted, other->tokens) / block_tokens_;
+    return blocks > match.tokens / block_tokens_ && other->held < blocks * block_tokens_;
+  });
+}
+
+bool Batcher::has_room_for(const Job& job, const PrefixIndex::Match& match) const {
+  size_t needed = blocks_for(job.tokens.size()) + running_.size() + 1;
+  for (const std::unique_ptr<Job>& other : running_) {
+    needed += engine_.blocks_needed(other->session, other->todo());
+  }
+  const size_t whole = match.tokens / block_tokens_;
+  for (size_t i = 0; i < match.path.size(); ++i) {
+    const bool is_in_use = index_.pins(match.path[i]) > 0;
+    if (i < whole && is_in_use) --needed;
+    if (i >= whole && !is_in_use) ++needed;  // it stays until it is copied
+  }
+  return needed <= engine_.blocks_free() + index_.idle_blocks();
+}
+
+Status Batcher::start(Job& job, const PrefixIndex::Match& match) {
+  job.pinned.clear();
+  job.last_whole.reset();
+  job.shared_part.reset();
+  job.whole_blocks = match.tokens / block_tokens_;
+  job.is_indexed = options_.prefix_cache;
+  std::vector<BlockId> blocks;
+  for (const PrefixIndex::Ref& ref : match.path) {
+    index_.pin(ref);
+    blocks.push_back(ref.block);
+    const bool is_whole = blocks.size() <= job.whole_blocks;
+    if (is_whole) job.pinned.push_back(ref);
+    (is_whole ? job.last_whole : job.shared_part) = ref;
+  }
+  auto session = engine_.open_session({std::span(job.tokens).first(match.tokens), blocks});
+  RETURN_IF_ERROR(note(session.status()));
+  job.session = *session;
+  job.held = match.tokens;
+  if (job.sampler.has_value()) return Status::ok();  // it stepped back and goes on
+
+  auto sampler = Sampler::create(job.request.sampling, engine_.token_count());
+  CHECK_MSG(sampler.is_ok(), sampler.status().message().c_str());
+  job.sampler = std::move(sampler).value();
+  for (const TokenId id : job.tokens) job.sampler->accept_prompt(id);
+  job.started = now();
+  job.reused_tokens = match.tokens;
+  // Reserved now, so that a step allocates nothing.
+  const size_t room = engine_.context() - job.prompt_tokens + 1;
+  const uint32_t most = job.request.tokens_max;
+  job.tokens.reserve(job.prompt_tokens + (most == 0 ? room : std::min<size_t>(room, most)));
+  job.pinned.reserve(engine_.blocks_total());
+  counters_.prompt_tokens += job.prompt_tokens;
+  counters_.reused_tokens += match.tokens;
+  return Status::ok();
+}
+
+// ---- The tokens of a step ----
+
+void Batcher::plan() {
+  while (broken_.is_ok()) {
+    planned_.clear();
+    items_.clear();
+    measured_ = {};
+    tokens_left_ = engine_.step_tokens_max();
+    blocks_taken_ = 0;
+    plan_answers();
+    measured_.answers = items_.size();
+    plan_prompts();
+    if (!items_.empty() || running_.empty()) return;
+    // Prompts that take one another's room: the first goes on.
+    CHECK_MSG(running_.size() > 1, "a request alone has room");
+    preempt_last();
+  }
+}
+
+// One token of every answer, the oldest request first.
+void Batcher::plan_answers() {
+  for (size_t i = 0; i < running_.size() && broken_.is_ok(); ++i) {
+    if (running_[i]->todo() > 1) continue;
+    bool has_room = make_room(*running_[i], 1);
+    while (!has_room && broken_.is_ok()) {
+      CHECK_MSG(running_.size() > 1, "a request alone has room");
+      preempt_last();
+      if (i == running_.size()) return;
+      has_room = make_room(*running_[i], 1);
+    }
+    if (has_room) take(*running_[i], 1);
+  }
+}
+
+// Prompts, from the one after that which had its turn last.
+void Batcher::plan_prompts() {
+  size_t budget = tokens_left_;
+  if (!items_.empty()) {
+    const size_t fixed = options_.prefill_beside_decode;
+    const auto target = std::chrono::duration<double>(options_.step_target).count();
+    budget = std::min(budget, fixed != 0 ? fixed : pace_.tokens(target));
+  }
+  const auto is_later = [&](const std::unique_ptr<Job>& job) { return job->id > last_prompt_; };
+  const auto first = std::find_if(running_.begin(), running_.end(), is_later) - running_.begin();
+  for (size_t n = 0; n < running_.size() && budget > 0 && broken_.is_ok(); ++n) {
+    Job& job = *running_[(static_cast<size_t>(first) + n) % running_.size()];
+    if (job.todo() <= 1) continue;
+    size_t tokens = std::min(budget, job.todo());
+    while (tokens > 0 && !make_room(job, tokens)) tokens /= 2;
+    if (tokens == 0) continue;
+    take(job, tokens);
+    budget -= tokens;
+    measured_.prefill_tokens += tokens;
+    last_prompt_ = job.id;
+  }
+}
+
+void Batcher::take(Job& job, size_t tokens) {
+  job.planned = tokens;
+  AdvanceItem item;
+  item.session = job.session;
+  item.tokens = std::span(job.tokens).subspan(job.held, tokens);
+  item.wants_output = tokens == job.todo();
+  item.inverse_temperature = job.sampler->inverse_temperature();
+  if (job.request.want_logprobs && item.inverse_temperature == 0) {
+    item.inverse_temperature = LogprobReader::kInverseTemperature;
+  }
+  blocks_taken_ += engine_.blocks_needed(job.session, tokens);
+  tokens_left_ -= tokens;
+  planned_.push_back(&job);
+  items_.push_back(item);
+}
+
+// Free blocks for this, beside what the step takes already; idle prefixes give way.
+bool Batcher::make_room(const Job& job, size_t tokens) {
+  const size_t needed = blocks_taken_ + engine_.blocks_needed(job.session, tokens);
+  if (needed > engine_.blocks_free() && index_.idle_blocks() > 0) {
+    const std::vector<BlockId> dropped = index_.evict(needed - engine_.blocks_free());
+    (void)note(engine_.drop_blocks(dropped));
+  }
+  return needed <= engine_.blocks_free();
+}
+
+// The request that came last goes back into the queue; its tokens stay cached while there is room.
+void Batcher::preempt_last() {
+  std::unique_ptr<Job> job = std::move(running_.back());
+  running_.pop_back();
+  leave_session(*job);
+  ++counters_.preemptions;
+  insert_by_id(&queue_, std::move(job));
+}
+
+// ---- What came of it ----
+
+void Batcher::finish_step() {
+  ++counters_.steps;
+  counters_.prefill_tokens += measured_.prefill_tokens;
+  pace_.note(measured_);
+  for (Job* job : planned_) {
+    job->held += job->planned;
+    if (options_.prefix_cache) note_held(*job);
+  }
+  size_t output = 0;
+  for (size_t i = 0; i < planned_.size() && broken_.is_ok(); ++i) {
+    if (items_[i].wants_output) answer(*planned_[i], output++);
+  }
+  remove_ended();
+}
+
+// Enters the blocks that have become whole.
+void Batcher::note_held(Job& job) {
+  if (job.shared_part.has_value()) {  // the step has copied it
+    index_.unpin(*job.shared_part);
+    job.shared_part.reset();
+  }
+  while (job.is_indexed && job.held >= (job.whole_blocks + 1) * block_tokens_) {
+    const auto blocks = engine_.session_blocks(job.session);
+    const auto tokens =
+        std::span(job.tokens).subspan(job.whole_blocks * block_tokens_, block_tokens_);
+    const auto entry = index_.insert(job.last_whole, tokens, blocks.value()[job.whole_blocks]);
+    job.is_indexed = entry.has_value();
+    if (!job.is_indexed) return;
+    if (entry->is_new) job.pinned.push_back(entry->ref);
+    job.last_whole = entry->ref;
+    ++job.whole_blocks;
+  }
+}
+
+void Batcher::answer(Job& job, size_t output) {
+  const auto token = engine_.sample(output, *job.sampler);
+  if (!token.is_ok()) {
+    if (token.status().code() != StatusCode::kRequest) (void)note(token.status());
+    return fail(job, token.status());
+  }
+  if (job.answered() == 0) job.answering = now();
+  const std::vector<TokenId>& ends = job.request.end_tokens;
+  if (std::find(ends.begin(), ends.end(), *token) != ends.end()) {
+    return end(job, StopReason::kEndOfGeneration);
+  }
+  job.sampler->accept_generated(*token);
+  job.tokens.push_back(*token);
+  ++counters_.generated_tokens;
+  if (!deliver(job, output, *token) || job.is_over) return;
+  if (job.answered() == job.request.tokens_max) return end(job, StopReason::kTokensMax);
+  if (job.tokens.size() > engine_.context()) end(job, StopReason::kContextFull);
+}
+
+// False when the answer goes no further.
+bool Batcher::deliver(Job& job, size_t output, TokenId token) {
+  GeneratedToken generated;
+  generated.id = token;
+  generated.index = job.answered() - 1;
+  if (job.request.want_logprobs) {
+    const auto logprobs = logprobs_.read(engine_, output, token, job.request.logprobs_top);
+    if (!logprobs.is_ok()) {
+      fail(job, note(logprobs.status()));
+      return false;
+    }
+    generated.logprob = logprobs->chosen;
+    generated.top = logprobs->top;
+  }
+  if (job.request.sink->on_token(generated)) return true;
+  end(job, StopReason::kStopped);
+  return false;
+}
+
+// Closes the session; the blocks that the index knows stay with the cache.
+void Batcher::leave_session(Job& job) {
+  if (!broken_.is_ok()) return;
+  const auto held = engine_.session_blocks(job.session);
+  const std::vector<BlockId> blocks(held.value().begin(), held.value().end());
+  const size_t whole = job.whole_blocks * block_tokens_;
+  const bool has_part = job.is_indexed && job.held >= whole + PrefixIndex::kPartMin;
+  if (has_part && !job.shared_part.has_value()) {
+    const auto tokens = std::span(job.tokens).subspan(whole, job.held - whole);
+    const auto part = index_.insert(job.last_whole, tokens, blocks.back());
+    if (part.has_value() && part->is_new) job.pinned.push_back(part->ref);
+  }
+  const std::vector<BlockId> kept = index_.keep(blocks);
+  (void)note(engine_.close_session(job.session, kept));
+  if (job.shared_part.has_value()) index_.unpin(*job.shared_part);
+  for (auto ref = job.pinned.rbegin(); ref != job.pinned.rend(); ++ref) index_.unpin(*ref);
+  job.pinned.clear();
+  job.shared_part.reset();
+  job.held = 0;
+}
+
+void Batcher::end(Job& job, StopReason reason) {
+  if (job.is_over) return;
+  job.is_over = true;
+  job.result.reason = reason;
+  ++counters_.requests_finished;
+  if (reason == StopReason::kCancelled) ++counters_.requests_cancelled;
+}
+
+void Batcher::fail(Job& job, const Status& status) {
+  if (job.is_over) return;
+  job.is_over = true;
+  job.result.status = status;
+  ++counters_.requests_failed;
+}
+
+void Batcher::remove_ended() {
+  std::vector<std::unique_ptr<Job>> ended;
+  const auto collect = [&](auto* jobs) {
+    for (std::unique_ptr<Job>& job : *jobs) {
+      if (job->is_over) ended.push_back(std::move(job));
+    }
+    std::erase(*jobs, nullptr);
+  };
+  for (const std::unique_ptr<Job>& job : running_) {
+    if (job->is_over) leave_session(*job);
+  }
+  collect(&running_);
+  collect(&queue_);
+  for (const std::unique_ptr<Job>& job : ended) report(*job);
+}
+
+void Batcher::report(Job& job) {
+  const Nanoseconds end = now();
+  GenerationResult& result = job.result;
+  const bool has_started = job.sampler.has_value();
+  const bool has_answered = job.answering.count() != 0;
+  if (has_started) result.seed = job.sampler->seed();
+  result.prompt_tokens = job.prompt_tokens;
+  result.reused_tokens = job.reused_tokens;
+  result.generated_tokens = job.answered();
+  result.queue_seconds = seconds_between(job.submitted, has_started ? job.started : end);
+  if (has_started) {
+    result.prefill_seconds = seconds_between(job.started, has_answered ? job.answering : end);
+    const double all = seconds_between(job.started, end);
+    request_seconds_ = request_seconds_ == 0 ? all : 0.8 * request_seconds_ + 0.2 * all;
+  }
+  if (has_answered) result.decode_seconds = seconds_between(job.answering, end);
+  job.request.sink->on_finished(result);
+}
+
+void Batcher::write_stats(SchedulerStats* stats) const {
+  const uint64_t submitted = stats->requests_submitted;
+  const uint64_t refused = stats->requests_refused;
+  EngineStats engine = std::move(stats->engine);
+  *stats = counters_;
+  stats->engine = std::move(engine);
+  stats->requests_submitted = submitted;
+  stats->requests_refused = refused;
+  stats->running = running_.size();
+  stats->queued = queue_.size();
+  const size_t free = broken_.is_ok() ? engine_.blocks_free() : 0;
+  stats->kv_positions_cached = index_.idle_blocks() * block_tokens_;
+  stats->kv_positions_used =
+      stats->kv_positions - stats->kv_positions_cached - free * block_tokens_;
+  const auto running = static_cast<double>(std::max<size_t>(1, running_.size()));
+  stats->retry_after_seconds = std::clamp(request_seconds_ / running, 1.0, 60.0);
+}
+
+}  // namespace shoal::runtime

@@ -1,0 +1,50 @@
+// Job: a request on its way through a Batcher.
+//
+// Thread rule: the batcher's thread.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "runtime/engine.h"
+#include "runtime/sampler.h"
+#include "runtime/serve/generation.h"
+#include "runtime/serve/prefix_index.h"
+#include "runtime/token.h"
+
+namespace shoal::runtime {
+
+struct Job {
+  RequestId id = 0;
+  GenerationRequest request;  // its prompt has moved into `tokens`
+  Nanoseconds submitted{0};
+
+  std::vector<TokenId> tokens;  // the prompt, then the answer
+  size_t prompt_tokens = 0;
+  std::optional<Sampler> sampler;  // once it has started
+  Nanoseconds started{0};          // first step
+  Nanoseconds answering{0};        // first token
+  size_t reused_tokens = 0;        // at its first start
+
+  // While it is in a session:
+  SessionId session = 0;
+  size_t held = 0;     // tokens in the session
+  size_t planned = 0;  // tokens of the step under way
+  // In the prefix index:
+  std::vector<PrefixIndex::Ref> pinned;
+  std::optional<PrefixIndex::Ref> shared_part;  // a block used in part, until it is copied
+  std::optional<PrefixIndex::Ref> last_whole;   // entry of the last whole block of `tokens`
+  size_t whole_blocks = 0;                      // that have one
+  bool is_indexed = false;                      // false: its path in the index is lost
+
+  bool is_over = false;
+  GenerationResult result;
+
+  // Tokens to compute until the next one can be chosen; at least 1.
+  size_t todo() const { return tokens.size() - held; }
+  size_t answered() const { return tokens.size() - prompt_tokens; }
+};
+
+}  // namespace shoal::runtime
