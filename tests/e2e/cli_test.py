@@ -9,7 +9,7 @@ from pathlib import Path
 
 import harness
 
-COMMANDS = [["run"], ["info"], ["models"], ["pull"], ["plan"], ["bench"], ["bench", "model"],
+COMMANDS = [["run"], ["serve"], ["info"], ["models"], ["pull"], ["plan"], ["bench"], ["bench", "model"],
             ["bench", "fabric"], ["bench", "machine"], ["trace"], ["eval"], ["tokenize"],
             ["completion"], ["man"]]
 
@@ -85,6 +85,8 @@ class BadInputTest(harness.Case):
         self.fail_with("run", "m", "--nodes", "many", code=2, says="--nodes")
         self.fail_with("run", "m", "--link", "string", code=2, says="shm")
         self.fail_with("run", "m", "--bogus", code=2, says="--bogus")
+        self.fail_with("run", "m", "--kernels", "abacus", code=2, says="portable")
+        self.fail_with("run", "m", "--kv", "q3", code=2, says="q8")
         self.fail_with("eval", "m", code=2, says="--text")
 
     def test_a_model_that_is_not_there_is_named(self):
@@ -133,6 +135,8 @@ class BadInputTest(harness.Case):
         self.fail_with("run", model, "hi", "--special", says="--raw")
         self.fail_with("run", model, "hi", "--raw", "--system", "x", says="--system")
         self.fail_with("run", model, "hi", "--messages", "x.json", says="--messages")
+        self.fail_with("run", model, "hi", "--exact", "--kernels", "portable", says="--kernels")
+        self.fail_with("run", model, "hi", "--exact", "--kv", "q8", says="--kv q8")
 
     def test_files_that_cannot_be_read_are_named(self):
         model = harness.demo_model()

@@ -12,6 +12,8 @@ from pathlib import Path
 import harness
 
 TEXT = harness.DATA / "perplexity.txt"
+# Kernels without vector instructions would take minutes for a window.
+SLOW_KERNELS = ("exact", "portable", "portable_tiles")
 
 
 class EvalTest(harness.Case):
@@ -54,6 +56,26 @@ class EvalTest(harness.Case):
         self.check_exact(self.compare(1, "--exact"))
         self.check_exact(self.compare(1, "--exact", "--nodes", "2", "--split", "2,1"))
         self.check_exact(self.compare(1, "--exact", "--decode", "--nodes", "3", "--link", "tcp"))
+
+    def test_every_fast_kernel_is_near_the_reference(self):
+        for name in self.succeed_json("info")["kernels_available"]:
+            if name not in SLOW_KERNELS:
+                with self.subTest(kernels=name):
+                    self.check_default(self.compare(1, "--kernels", name))
+
+    def test_a_cache_of_8_bits_is_half_as_large_and_stays_near_the_reference(self):
+        half = self.compare(1)
+        for layout in ((), ("--nodes", "2", "--split", "2,1")):
+            with self.subTest(layout=layout):
+                eight = self.compare(1, "--kv", "q8", *layout)
+                # Measured: 6.4e-4 and 98.4 %; twice the distance is a fault, and none at all is
+                # another cache than asked for.
+                self.assertLess(eight["kl"]["mean"], 0.0013)
+                self.assertGreater(eight["kl"]["mean"], 1e-5)
+                self.assertGreaterEqual(eight["same_best"], 0.968)
+                size, bytes_of_f16 = (sum(node["kv_bytes"] for node in result["nodes"])
+                                      for result in (eight, half))
+                self.assertLess(size, 0.55 * bytes_of_f16)
 
     def check_perplexity(self, share, *options):
         result = self.evaluate(*options)

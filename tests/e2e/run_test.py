@@ -95,6 +95,32 @@ class LayoutTest(harness.Case):
         self.assertGreater(two["collectives"]["operations"], 0)
 
 
+class KernelsTest(harness.Case):
+    """Kernels by name: all answer, and those that were asked for compute, on every node."""
+
+    def logits(self, folder, *options):
+        path = Path(folder) / "logits.f32"
+        answer = self.succeed_json("run", harness.demo_model(), *CAPITAL, "-n", "8", "--nodes", "2",
+                                   "--threads", "1", "--logits", path, *options)
+        self.assertIn("Paris", answer["text"])
+        row = array.array("f")
+        row.frombytes(path.read_bytes())
+        return row
+
+    def test_all_kernels_of_this_machine_answer(self):
+        info = self.succeed_json("info")
+        with tempfile.TemporaryDirectory() as folder:
+            best = self.logits(folder)
+            self.assertEqual(self.logits(folder, "--kernels", info["kernels"]), best)
+            for name in info["kernels_available"]:
+                with self.subTest(kernels=name):
+                    row = self.logits(folder, "--kernels", name)
+                    self.assertLess(max(abs(a - b) for a, b in zip(row, best)), 0.05)
+                    # Plain loops sum in another order than any vector.
+                    if name in ("exact", "portable") and name != info["kernels"]:
+                        self.assertNotEqual(row, best)
+
+
 class PromptTest(harness.Case):
     def test_the_chat_template_makes_the_prompt(self):
         (case,) = [c for c in harness.reference()["cases"] if c["name"] == "system"]
