@@ -1,0 +1,191 @@
+// Speed of the scheduler on one rank: answers at once, a prompt beside answers, a follow-up turn.
+//
+//   serve_bench [MODEL] [--benchmark_...]
+// MODEL is a GGUF file or a model's folder; without one, random weights of SmolLM2-135M's shape.
+// The prompts are meaningless tokens: the time does not depend on what they say.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/check.h"
+#include "base/os/cpus.h"
+#include "collective/group.h"
+#include "fabric/in_process.h"
+#include "model/model.h"
+#include "model/testing/temp_folder.h"
+#include "runtime/serve/batcher.h"
+#include "runtime/testing/test_model.h"
+
+namespace shoal::runtime {
+namespace {
+
+constexpr uint32_t kContext = 32768;
+
+class Ignore final : public TokenSink {
+ public:
+  bool on_token(const GeneratedToken&) override {
+    ++tokens;
+    return true;
+  }
+  void on_finished(const GenerationResult& result) override {
+    CHECK_MSG(result.status.is_ok(), result.status.message().c_str());
+    is_finished = true;
+  }
+  size_t tokens = 0;
+  bool is_finished = false;
+};
+
+// An engine of this process with a batcher on it.
+class World {
+ public:
+  World(const model::Model& model, bool prefix_cache)
+      : fabric_(fabric::make_single_fabric("bench")), group_(*fabric_) {
+    plan::PlanRequest request;
+    request.context = kContext;
+    auto plan = plan::make_plan(model.config, plan::weight_bytes(model.tensors), request);
+    CHECK_MSG(plan.is_ok(), plan.status().message().c_str());
+    EngineOptions options;
+    options.threads = usable_cpus();
+    options.sessions_max = 64;
+    auto engine = Engine::create(model, *plan, group_, options);
+    CHECK_MSG(engine.is_ok(), engine.status().message().c_str());
+    engine_ = std::move(engine).value();
+    SchedulerOptions scheduler;
+    scheduler.prefix_cache = prefix_cache;
+    batcher_ = std::make_unique<Batcher>(*engine_, scheduler);
+  }
+
+  std::shared_ptr<Ignore> add(std::vector<TokenId> prompt, uint32_t tokens_max) {
+    auto sink = std::make_shared<Ignore>();
+    GenerationRequest request;
+    request.prompt = std::move(prompt);
+    request.sampling.temperature = 0;
+    request.tokens_max = tokens_max;
+    request.sink = sink;
+    batcher_->add(++last_id_, std::move(request), SteadyClock::instance().now());
+    return sink;
+  }
+  // As many streams of answers, under way.
+  std::vector<std::shared_ptr<Ignore>> streams(size_t count) {
+    std::vector<std::shared_ptr<Ignore>> sinks;
+    for (size_t i = 0; i < count; ++i) sinks.push_back(add(prompt(i, 32), 0));
+    while (std::any_of(sinks.begin(), sinks.end(), [](auto& sink) { return sink->tokens == 0; })) {
+      step();
+    }
+    return sinks;
+  }
+  std::vector<TokenId> prompt(size_t kind, size_t count) const {
+    std::vector<TokenId> tokens(count);
+    const size_t vocabulary = engine_->token_count();
+    for (size_t i = 0; i < count; ++i) {
+      tokens[i] = static_cast<TokenId>((kind * 7919 + i * 104729 + i * i * 31) % vocabulary);
+    }
+    return tokens;
+  }
+  void step() {
+    const Status status = batcher_->step();
+    CHECK_MSG(status.is_ok(), status.message().c_str());
+  }
+  void cancel_all() {
+    for (RequestId id = 1; id <= last_id_; ++id) batcher_->cancel(id);
+  }
+
+ private:
+  std::unique_ptr<fabric::Fabric> fabric_;
+  collective::Group group_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Batcher> batcher_;
+  RequestId last_id_ = 0;
+};
+
+double seconds_now() {
+  return std::chrono::duration<double>(SteadyClock::instance().now()).count();
+}
+
+// Tokens per second over all streams.
+void decode(benchmark::State& state, const model::Model& model) {
+  World world(model, /*prefix_cache=*/true);
+  const auto count = static_cast<size_t>(state.range(0));
+  const auto sinks = world.streams(count);
+  for (auto _ : state) world.step();
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(count));
+}
+
+// The longest time without a token of eight streams while a prompt of 1,500 tokens is computed.
+void prompt_beside_answers(benchmark::State& state, const model::Model& model) {
+  World world(model, /*prefix_cache=*/false);
+  const auto sinks = world.streams(8);
+  for (int i = 0; i < 5; ++i) world.step();
+  double longest = 0;
+  size_t kind = 100;
+  for (auto _ : state) {
+    const auto sink = world.add(world.prompt(++kind, 1500), 1);
+    while (!sink->is_finished) {
+      const double start = seconds_now();
+      world.step();
+      longest = std::max(longest, seconds_now() - start);
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * 1500);
+  state.counters["gap_max_ms"] = longest * 1000;
+}
+
+// The time to the first token of a turn of 16 tokens after a conversation of 1,000.
+void follow_up(benchmark::State& state, const model::Model& model) {
+  World world(model, /*prefix_cache=*/state.range(0) != 0);
+  size_t kind = 0;
+  for (auto _ : state) {
+    std::vector<TokenId> conversation = world.prompt(++kind, 1000);
+    state.PauseTiming();
+    const auto first = world.add(conversation, 1);
+    while (!first->is_finished) world.step();
+    const std::vector<TokenId> turn = world.prompt(kind + 5000, 16);
+    conversation.insert(conversation.end(), turn.begin(), turn.end());
+    state.ResumeTiming();
+    const auto second = world.add(conversation, 1);
+    while (!second->is_finished) world.step();
+  }
+}
+
+void register_all(const model::Model& model) {
+  benchmark::RegisterBenchmark("decode", decode, std::ref(model))
+      ->Arg(1)
+      ->Arg(8)
+      ->Arg(32)
+      ->Iterations(48)
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("prompt_beside_answers", prompt_beside_answers, std::ref(model))
+      ->Iterations(2)
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("follow_up/cache", follow_up, std::ref(model))
+      ->Arg(0)
+      ->Arg(1)
+      ->Iterations(3)
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace
+}  // namespace shoal::runtime
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  const shoal::model::testing::TempFolder folder;
+  shoal::runtime::testing::RandomModel random;
+  random.dtype = shoal::tensor::DType::kQ4_1;
+  random.layers = 30;
+  random.head_dim = 64;
+  random.heads = 9;
+  random.kv_heads = 3;
+  random.ffn = 1536;
+  random.vocab = 49152;
+  const auto model = argc > 1 ? shoal::runtime::testing::load_or_die(argv[1]) : random.make(folder);
+  shoal::runtime::register_all(*model);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
