@@ -191,9 +191,18 @@ class Terminal:
         deadline = time.monotonic() + timeout
         while text not in self.seen[after:]:
             if time.monotonic() > deadline:
-                raise AssertionError(f"{text!r} was not shown: {self.seen[after:]!r}")
+                raise AssertionError(f"{text!r} was not shown: {self.seen[after:][-2000:]!r}")
             self._read(0.1)
         return self.seen.index(text, after) + len(text)
+
+    def expect_more(self, count, timeout=60):
+        """Waits until so many more characters are shown than now."""
+        deadline = time.monotonic() + timeout
+        wanted = len(self.seen) + count
+        while len(self.seen) < wanted:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"nothing more was shown: {self.seen[-2000:]!r}")
+            self._read(0.1)
 
     def send(self, text):
         os.write(self.fd, text.encode())

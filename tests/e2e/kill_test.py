@@ -123,18 +123,23 @@ class IdleTest(harness.Case):
             process.stdin.write(b"Hello\n")
             process.stdin.flush()
             self.assertTrue(select.select([process.stdout], [], [], 60)[0])
-            time.sleep(3)  # the answer of four tokens is long over
             everyone = [process.pid, *harness.children_of(process.pid)]
-            running = collections.Counter()
-            for _ in range(SAMPLES):
-                running.update(thread for pid in everyone for thread in self.running_threads(pid))
-                time.sleep(0.05)
-            # Liveness wakes a thread for microseconds; one that spins is always seen running.
-            self.assertEqual([t for t, seen in running.items() if seen > SAMPLES // 2], [])
+            self.assertEqual(len(everyone), 2)
+            # The answer of four tokens is over at some time; then everybody sleeps.
+            self.wait_until(lambda: not self.busy_threads(everyone), "the threads to sleep", 60)
         finally:
             process.stdin.close()
             process.wait(30)
             process.stdout.close()
+
+    def busy_threads(self, pids):
+        """Those that mostly run. Liveness wakes a thread for microseconds; one that spins is always
+        seen running."""
+        running = collections.Counter()
+        for _ in range(SAMPLES):
+            running.update(thread for pid in pids for thread in self.running_threads(pid))
+            time.sleep(0.05)
+        return [thread for thread, seen in running.items() if seen > SAMPLES // 2]
 
     @staticmethod
     def running_threads(pid):
