@@ -4,7 +4,9 @@
 //! work gets a thread of its own whose allocations are counted. An allocation that would pass the
 //! bound never returns: there is no way to fail it (the standard library would end the process)
 //! nor to unwind from it, so the thread sleeps for ever and its caller is told. That costs a
-//! sleeping thread and what it had allocated, so a template that did this is not run again.
+//! sleeping thread and what it had allocated, so a template that did this is not run again. Checks
+//! between the engine's steps could not do it: a single join, replace or list of a few words takes
+//! any amount. Nor would ending the thread where it stands: its memory would be lost all the same.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
