@@ -1,0 +1,165 @@
+#include "server/anthropic/answers.h"
+
+#include <utility>
+
+#include "server/openai/answers.h"
+
+namespace shoal::server {
+namespace {
+
+OrderedJson error_object(const ApiError& error) {
+  std::string_view type = "api_error";
+  switch (error.status) {
+    case 400:
+      type = "invalid_request_error";
+      break;
+    case 401:
+      type = "authentication_error";
+      break;
+    case 404:
+      type = "not_found_error";
+      break;
+    case 413:
+      type = "request_too_large";
+      break;
+    case 429:
+      type = "rate_limit_error";
+      break;
+    case 503:
+      type = "overloaded_error";
+      break;
+    default:
+      break;
+  }
+  return {{"type", "error"}, {"error", {{"type", type}, {"message", error.message}}}};
+}
+
+std::string_view stop_reason(const ChoiceEnd& end) {
+  if (end.stop) return "stop_sequence";
+  return end.reason == FinishReason::kLength ? "max_tokens" : "end_turn";
+}
+
+OrderedJson stop_sequence(const ChoiceEnd& end) {
+  return end.stop ? OrderedJson(*end.stop) : OrderedJson(nullptr);
+}
+
+bool has_broken_off(const ChoiceEnd& end) {
+  return end.reason == FinishReason::kFailed || end.reason == FinishReason::kCancelled;
+}
+
+ApiError broken_off(const ChoiceEnd& end, Service* service) {
+  service->note_failure(end.status);
+  return {.status = end.status.code() == StatusCode::kRequest ? 500 : 503,
+          .message = end.status.is_ok() ? "the request was cancelled" : end.status.message()};
+}
+
+class MessageAnswer : public AnswerReceiver {
+ public:
+  MessageAnswer(MessageAnswerOptions options, std::shared_ptr<Exchange> exchange, Service& service)
+      : options_(std::move(options)),
+        id_(random_id("msg_")),
+        exchange_(std::move(exchange)),
+        service_(service) {}
+
+ protected:
+  OrderedJson message(OrderedJson content, OrderedJson reason, OrderedJson sequence) const {
+    return {{"id", id_},
+            {"type", "message"},
+            {"role", "assistant"},
+            {"model", options_.model},
+            {"content", std::move(content)},
+            {"stop_reason", std::move(reason)},
+            {"stop_sequence", std::move(sequence)}};
+  }
+  static OrderedJson usage(const ChoiceEnd& end) {
+    return {{"input_tokens", end.prompt_tokens - end.cached_tokens},
+            {"cache_creation_input_tokens", 0},
+            {"cache_read_input_tokens", end.cached_tokens},
+            {"output_tokens", end.tokens}};
+  }
+
+  const MessageAnswerOptions options_;
+  const std::string id_;
+  std::shared_ptr<Exchange> exchange_;  // shared with the route's caller
+  Service& service_;
+};
+
+class WholeMessage final : public MessageAnswer {
+ public:
+  using MessageAnswer::MessageAnswer;
+  bool has_room() const override { return true; }
+  void on_started() override {}
+  void on_piece(size_t, AnswerPiece piece) override { text_ += piece.text; }
+  void on_choice_end(size_t, const ChoiceEnd& end) override { end_ = end; }
+  void on_all_ended() override {
+    if (has_broken_off(end_)) {
+      exchange_->respond(anthropic_error(broken_off(end_, &service_)));
+      return;
+    }
+    const OrderedJson block = {{"type", "text"}, {"text", text_}};
+    OrderedJson json = message(OrderedJson::array({block}), stop_reason(end_), stop_sequence(end_));
+    json["usage"] = usage(end_);
+    exchange_->respond({.body = to_text(json)});
+  }
+
+ private:
+  std::string text_;
+  ChoiceEnd end_;
+};
+
+class StreamedMessage final : public MessageAnswer {
+ public:
+  using MessageAnswer::MessageAnswer;
+  bool has_room() const override { return exchange_->has_room(); }
+  void on_started() override {
+    exchange_->start_stream({.heartbeat = "event: ping\ndata: {\"type\": \"ping\"}\n\n"});
+    OrderedJson json = message(OrderedJson::array(), nullptr, nullptr);
+    json["usage"] = {{"input_tokens", options_.prompt_tokens}, {"output_tokens", 0}};
+    write({{"type", "message_start"}, {"message", std::move(json)}});
+    write({{"type", "content_block_start"},
+           {"index", 0},
+           {"content_block", {{"type", "text"}, {"text", ""}}}});
+  }
+  void on_piece(size_t, AnswerPiece piece) override {
+    if (piece.text.empty()) return;
+    write({{"type", "content_block_delta"},
+           {"index", 0},
+           {"delta", {{"type", "text_delta"}, {"text", std::move(piece.text)}}}});
+  }
+  void on_choice_end(size_t, const ChoiceEnd& end) override {
+    if (has_broken_off(end)) {
+      write(error_object(broken_off(end, &service_)));
+      return;
+    }
+    write({{"type", "content_block_stop"}, {"index", 0}});
+    write({{"type", "message_delta"},
+           {"delta", {{"stop_reason", stop_reason(end)}, {"stop_sequence", stop_sequence(end)}}},
+           {"usage", usage(end)}});
+    write({{"type", "message_stop"}});
+  }
+  void on_all_ended() override { exchange_->finish(); }
+
+ private:
+  void write(const OrderedJson& json) {
+    exchange_->write("event: " + json["type"].get<std::string>() + "\n" + to_event(json));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerReceiver> make_message_answer(const MessageAnswerOptions& options,
+                                                    std::shared_ptr<Exchange> exchange,
+                                                    Service& service) {
+  if (options.is_stream) {
+    return std::make_unique<StreamedMessage>(options, std::move(exchange), service);
+  }
+  return std::make_unique<WholeMessage>(options, std::move(exchange), service);
+}
+
+Response anthropic_error(const ApiError& error) {
+  Response response = error_response(error);
+  response.body = to_text(error_object(error));
+  return response;
+}
+
+}  // namespace shoal::server

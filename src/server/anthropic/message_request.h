@@ -1,0 +1,23 @@
+// MessageRequest: the bodies of Anthropic's POST /v1/messages and /v1/messages/count_tokens.
+//
+// Thread rule: values and pure functions.
+#pragma once
+
+#include <string>
+
+#include "server/api/fields.h"
+#include "server/openai/generation_options.h"
+
+namespace shoal::server {
+
+struct MessageRequest {
+  std::string model;
+  Json template_input;  // what the chat template takes
+  GenerationOptions options;
+};
+
+ApiResult<MessageRequest> parse_message_request(std::string_view body);
+// Only what a prompt is made of; the fields of an answer are not allowed there.
+ApiResult<MessageRequest> parse_count_request(std::string_view body);
+
+}  // namespace shoal::server

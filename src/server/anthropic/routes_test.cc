@@ -1,0 +1,156 @@
+#include "server/anthropic/routes.h"
+
+#include <gmock/gmock.h>
+
+#include "server/testing/api_fixture.h"
+
+namespace shoal::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Ids = std::vector<runtime::TokenId>;
+
+Json body(Json extra = Json::object()) {
+  Json json = {{"model", "tiny"},
+               {"max_tokens", 10},
+               {"messages", Json::array({Json::object({{"role", "user"}, {"content", "hi"}})})}};
+  json.update(extra);
+  return json;
+}
+
+class AnthropicRoutes : public ::testing::Test {
+ protected:
+  ApiFixture::Answer send(Json extra = Json::object()) {
+    return api_.call("POST", "/v1/messages", body(std::move(extra)));
+  }
+  void refuse(const Json& extra, std::string_view words) {
+    const auto answer = send(extra);
+    EXPECT_EQ(answer->status(), 400) << extra;
+    EXPECT_EQ(answer->json()["type"], "error");
+    EXPECT_EQ(answer->json()["error"]["type"], "invalid_request_error");
+    EXPECT_THAT(answer->json()["error"]["message"].get<std::string>(),
+                HasSubstr(std::string(words)));
+  }
+  // The names and the data of a stream's events.
+  static std::vector<std::pair<std::string, Json>> events(const std::string& stream) {
+    std::vector<std::pair<std::string, Json>> events;
+    for (size_t at = 0; at < stream.size();) {
+      const size_t line = stream.find('\n', at);
+      const size_t end = stream.find("\n\n", at);
+      CHECK(stream.compare(at, 7, "event: ") == 0 && stream.compare(line, 7, "\ndata: ") == 0);
+      events.emplace_back(stream.substr(at + 7, line - at - 7),
+                          Json::parse(stream.substr(line + 7, end - line - 7), nullptr, false));
+      at = end + 2;
+    }
+    return events;
+  }
+
+  ApiFixture api_;
+  int32_t one_ = ApiFixture::word(0), two_ = ApiFixture::word(1), end_ = ApiFixture::word(3);
+};
+
+TEST_F(AnthropicRoutes, AMessageIsAnswered) {
+  api_.generator().answer_at_once({Ids{one_, two_}});
+  const auto answer = send({{"system", "brief"}, {"top_k", 5}, {"temperature", 0.5}});
+  ASSERT_EQ(answer->status(), 200) << answer->response().body;
+  const Json json = answer->json();
+  EXPECT_EQ(json["type"], "message");
+  EXPECT_EQ(json["role"], "assistant");
+  EXPECT_EQ(json["content"], Json::array({Json::object({{"type", "text"}, {"text", " one two"}})}));
+  EXPECT_EQ(json["stop_reason"], "end_turn");
+  EXPECT_TRUE(json["stop_sequence"].is_null());
+  const std::string prompt = "system:brief\nuser:hi\nassistant:";
+  EXPECT_EQ(json["usage"]["input_tokens"], prompt.size() + 1);
+  EXPECT_EQ(json["usage"]["output_tokens"], 2);
+  const auto request = api_.generator().requests(1)[0];
+  EXPECT_EQ(request.sampling.top_k, 5);
+  EXPECT_EQ(request.sampling.temperature, 0.5F);
+  EXPECT_EQ(request.tokens_max, 10U);
+}
+
+TEST_F(AnthropicRoutes, AStreamHasTheDocumentedEvents) {
+  api_.generator().answer_at_once({Ids{one_, two_}});
+  const auto answer = send({{"stream", true}, {"max_tokens", 1}});
+  const auto all = events(answer->streamed());
+  std::vector<std::string> names;
+  for (const auto& [name, data] : all) {
+    names.push_back(name);
+    EXPECT_EQ(data["type"], name);
+  }
+  EXPECT_THAT(names, ElementsAre("message_start", "content_block_start", "content_block_delta",
+                                 "content_block_stop", "message_delta", "message_stop"));
+  EXPECT_EQ(all[0].second["message"]["content"], Json::array());
+  EXPECT_GT(all[0].second["message"]["usage"]["input_tokens"], 0);
+  EXPECT_EQ(all[2].second["delta"], Json({{"type", "text_delta"}, {"text", " one"}}));
+  EXPECT_EQ(all[4].second["delta"]["stop_reason"], "max_tokens");
+  EXPECT_EQ(all[4].second["usage"]["output_tokens"], 1);
+}
+
+TEST_F(AnthropicRoutes, AStopSequenceIsNamed) {
+  api_.generator().answer_at_once({Ids{one_, end_, two_}});
+  const Json json = send({{"stop_sequences", {"END", "x"}}})->json();
+  EXPECT_EQ(json["content"][0]["text"], " one");
+  EXPECT_EQ(json["stop_reason"], "stop_sequence");
+  EXPECT_EQ(json["stop_sequence"], "END");
+}
+
+TEST_F(AnthropicRoutes, BlocksOfTextAreJoined) {
+  api_.generator().answer_at_once({Ids{one_}});
+  const Json text = {{"type", "text"}, {"text", "a"}, {"cache_control", {{"type", "ephemeral"}}}};
+  const Json user = {{"role", "user"}, {"content", Json::array({text, text})}};
+  EXPECT_EQ(send({{"messages", Json::array({user})}})->status(), 200);
+  const std::string prompt = "user:a\na\nassistant:";
+  EXPECT_EQ(api_.generator().requests(1)[0].prompt.size(), prompt.size() + 1);
+}
+
+TEST_F(AnthropicRoutes, TokensAreCountedWithoutAnAnswer) {
+  Json request = body();
+  request.erase("max_tokens");
+  const std::string prompt = "user:hi\nassistant:";
+  EXPECT_EQ(api_.call("POST", "/v1/messages/count_tokens", request)->json(),
+            Json({{"input_tokens", prompt.size() + 1}}));
+  EXPECT_TRUE(api_.generator().requests(0).empty());
+  EXPECT_EQ(api_.call("POST", "/v1/messages/count_tokens", body())->status(), 400);
+}
+
+TEST_F(AnthropicRoutes, WhatIsWrongOrNotServedIsRefusedByName) {
+  refuse({{"max_tokens", nullptr}}, "max_tokens");
+  refuse({{"max_tokens", 0}}, "max_tokens");
+  refuse({{"messages", Json::array()}}, "messages");
+  refuse({{"temperature", 1.5}}, "temperature");
+  refuse({{"stop_sequences", {""}}}, "stop_sequences");
+  refuse({{"tools", Json::array({Json::object({{"name", "f"}})})}}, "tools");
+  refuse({{"tool_choice", {{"type", "any"}}}}, "tool_choice");
+  refuse({{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "thinking");
+  refuse({{"bogus", 1}}, "bogus");
+  const Json image = {{"type", "image"}, {"source", Json::object()}};
+  refuse({{"messages",
+           Json::array({Json::object({{"role", "user"}, {"content", Json::array({image})}})})}},
+         "image");
+}
+
+TEST_F(AnthropicRoutes, ErrorsHaveTheTypesOfTheirStatuses) {
+  EXPECT_EQ(send({{"model", "other"}})->status(), 404);
+  EXPECT_EQ(send({{"model", "other"}})->json()["error"]["type"], "not_found_error");
+  api_.generator().refuse_after(0, Status::busy("full"));
+  EXPECT_EQ(send()->status(), 429);
+  EXPECT_EQ(send()->json()["error"]["type"], "rate_limit_error");
+}
+
+TEST_F(AnthropicRoutes, AnAnswerThatBreaksOffEndsWithAnError) {
+  for (const bool is_stream : {false, true}) {
+    ApiFixture api;
+    const auto answer = api.start("POST", "/v1/messages", body({{"stream", is_stream}}).dump());
+    api.generator().requests(1);
+    api.generator().fail(0, Status::group("rank 1 left"));
+    answer->wait();
+    const Json error = is_stream ? events(answer->streamed()).back().second : answer->json();
+    EXPECT_EQ(error["error"]["type"], "overloaded_error");
+    EXPECT_THAT(error["error"]["message"].get<std::string>(), HasSubstr("rank 1 left"));
+    EXPECT_EQ(api.service().phase(), Service::Phase::kFailed);
+  }
+}
+
+}  // namespace
+}  // namespace shoal::server

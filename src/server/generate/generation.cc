@@ -1,0 +1,206 @@
+#include "server/generate/generation.h"
+
+#include <utility>
+
+namespace shoal::server {
+namespace {
+
+double seconds_between(Nanoseconds from, Nanoseconds to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+FinishReason finish_reason(const runtime::GenerationResult& result) {
+  if (!result.status.is_ok()) return FinishReason::kFailed;
+  switch (result.reason) {
+    case runtime::StopReason::kEndOfGeneration:
+    case runtime::StopReason::kStopped:
+      return FinishReason::kStop;
+    case runtime::StopReason::kTokensMax:
+    case runtime::StopReason::kContextFull:
+      return FinishReason::kLength;
+    case runtime::StopReason::kCancelled:
+      return FinishReason::kCancelled;
+  }
+  return FinishReason::kFailed;
+}
+
+}  // namespace
+
+struct Generation::ChoiceState {
+  ChoiceState(const text::Tokenizer& tokenizer, runtime::StopMatcher matcher)
+      : text(tokenizer, std::move(matcher)) {}
+
+  // Of the scheduler's thread.
+  std::optional<Nanoseconds> last_token{};
+  std::atomic<bool> is_stopped{false};  // no more tokens are wanted
+
+  // Under the generation's mutex.
+  std::deque<AnswerToken> queue{};
+  std::optional<runtime::GenerationResult> result{};
+  runtime::RequestId id = 0;
+
+  // Of the pump's thread.
+  AnswerText text;
+  size_t tokens = 0;
+  bool has_ended = false;
+};
+
+// The scheduler's way in: keeps the generation alive until on_finished.
+class Generation::Sink final : public runtime::TokenSink {
+ public:
+  Sink(std::shared_ptr<Generation> generation, size_t index)
+      : generation_(std::move(generation)), index_(index) {}
+
+  bool on_token(const runtime::GeneratedToken& token) override {
+    Generation& generation = *generation_;
+    ChoiceState& choice = *generation.choices_[index_];
+    if (choice.is_stopped.load()) return false;
+    const Nanoseconds now = SteadyClock::instance().now();
+    GenerationObserver& observer = generation.parts_.observer;
+    if (choice.last_token) {
+      observer.on_next_token(seconds_between(*choice.last_token, now));
+    } else {
+      observer.on_first_token(seconds_between(generation.started_, now));
+    }
+    choice.last_token = now;
+    {
+      const std::lock_guard lock(generation.mutex_);
+      choice.queue.push_back(
+          {.id = token.id, .logprob = token.logprob, .top = {token.top.begin(), token.top.end()}});
+    }
+    generation.schedule();
+    return true;
+  }
+
+  void on_finished(const runtime::GenerationResult& result) override {
+    // The last reference may be this sink's own: hold the generation until the pump has it.
+    const std::shared_ptr<Generation> generation = std::move(generation_);
+    {
+      const std::lock_guard lock(generation->mutex_);
+      generation->choices_[index_]->result = result;
+    }
+    generation->schedule();
+  }
+
+ private:
+  std::shared_ptr<Generation> generation_;
+  size_t index_;
+};
+
+Generation::Generation(const GenerationParts& parts, std::unique_ptr<AnswerReceiver> receiver)
+    : parts_(parts), receiver_(std::move(receiver)), started_(SteadyClock::instance().now()) {}
+
+Generation::~Generation() = default;
+
+Result<std::shared_ptr<Generation>> Generation::start(const GenerationParts& parts,
+                                                      std::vector<Choice> choices,
+                                                      std::unique_ptr<AnswerReceiver> receiver) {
+  std::shared_ptr<Generation> generation(new Generation(parts, std::move(receiver)));
+  for (Choice& choice : choices) {
+    ASSIGN_OR_RETURN(runtime::StopMatcher matcher,
+                     runtime::StopMatcher::create(std::move(choice.stops)));
+    generation->choices_.push_back(
+        std::make_unique<ChoiceState>(parts.tokenizer, std::move(matcher)));
+  }
+  for (size_t i = 0; i < choices.size(); ++i) {
+    runtime::GenerationRequest request = std::move(choices[i].request);
+    request.sink = std::make_shared<Sink>(generation, i);
+    const auto id = parts.generator.submit(std::move(request));
+    if (!id.is_ok()) {
+      generation->cancel();
+      return id.status();
+    }
+    const std::lock_guard lock(generation->mutex_);
+    generation->choices_[i]->id = *id;
+  }
+  {
+    const std::lock_guard lock(generation->mutex_);
+    generation->is_open_ = true;
+  }
+  generation->schedule();
+  return generation;
+}
+
+void Generation::cancel() {
+  std::vector<runtime::RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& choice : choices_) {
+      choice->is_stopped.store(true);
+      if (choice->id != 0 && !choice->result) ids.push_back(choice->id);
+    }
+  }
+  for (const runtime::RequestId id : ids) parts_.generator.cancel(id);
+}
+
+void Generation::resume() { schedule(); }
+
+void Generation::schedule() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_open_ || std::exchange(is_scheduled_, true)) return;
+  }
+  parts_.workers.post([self = shared_from_this()] { self->pump(); });
+}
+
+void Generation::pump() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_scheduled_ = false;  // what comes from now on schedules the next one
+  }
+  if (!std::exchange(has_begun_, true)) receiver_->on_started();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (choices_[i]->has_ended) continue;
+    if (!receiver_->has_room()) return;  // resume() goes on
+    if (!pump_choice(i)) continue;
+    if (++ended_ == choices_.size()) receiver_->on_all_ended();
+  }
+}
+
+// Brings one choice up to date; true when that was its end.
+bool Generation::pump_choice(size_t index) {
+  ChoiceState& choice = *choices_[index];
+  std::deque<AnswerToken> tokens;
+  std::optional<runtime::GenerationResult> result;
+  {
+    const std::lock_guard lock(mutex_);
+    tokens.swap(choice.queue);
+    result = choice.result;
+  }
+  AnswerPiece piece;
+  for (AnswerToken& token : tokens) {
+    if (choice.text.stop()) break;
+    choice.text.push(std::move(token), &piece);
+    ++choice.tokens;
+  }
+  if (choice.text.stop() && !choice.is_stopped.load()) stop_at(&choice);
+  // After a stop string the end waits for the scheduler all the same: it gives the counts.
+  if (result) choice.text.finish(&piece);
+  if (!piece.is_empty()) receiver_->on_piece(index, std::move(piece));
+  if (!result) return false;
+  choice.has_ended = true;
+  ChoiceEnd end{.reason = choice.text.stop() ? FinishReason::kStop : finish_reason(*result),
+                .status = result->status,
+                .prompt_tokens = result->prompt_tokens,
+                .cached_tokens = result->reused_tokens,
+                .tokens = choice.tokens,
+                .seconds = seconds_between(started_, SteadyClock::instance().now()),
+                .prefill_seconds = result->prefill_seconds,
+                .decode_seconds = result->decode_seconds};
+  if (choice.text.stop()) end.stop = std::string(*choice.text.stop());
+  parts_.observer.on_end(end);
+  receiver_->on_choice_end(index, end);
+  return true;
+}
+
+void Generation::stop_at(ChoiceState* choice) {
+  choice->is_stopped.store(true);
+  runtime::RequestId id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    id = choice->id;
+  }
+  parts_.generator.cancel(id);
+}
+
+}  // namespace shoal::server

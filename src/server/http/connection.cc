@@ -1,0 +1,349 @@
+#include "server/http/connection.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <utility>
+
+#include "base/log.h"
+
+namespace shoal::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr size_t kReadBytes = 16384;
+// How long a client that is refused may go on sending: closing at once would make its system throw
+// the refusal away unread.
+constexpr Nanoseconds kLinger = std::chrono::seconds(1);
+constexpr size_t kLingerBytesMax = size_t{1} << 20;
+
+using Parser = http::request_parser<http::string_body>;
+
+Request head_of(const Parser& parser) {
+  const auto& message = parser.get();
+  Request request{.method = std::string(message.method_string()),
+                  .target = std::string(message.target()),
+                  .headers = {},
+                  .body = {}};
+  for (const auto& field : message) {
+    request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+  }
+  return request;
+}
+
+// What to say of bytes that are no request; none: nothing, the client went or was too slow.
+std::optional<ApiError> describe(const beast::error_code& error, const HttpOptions& options) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return ApiError{
+        .status = 431,
+        .message = fmt::format("the header has more than {} bytes", options.header_bytes_max)};
+  }
+  if (error == http::error::body_limit) {
+    return ApiError{
+        .status = 413,
+        .message = fmt::format("the body has more than {} bytes", options.body_bytes_max),
+        .code = "request_too_large"};
+  }
+  if (error == http::error::bad_version) {
+    return ApiError{.status = 505, .message = "this server speaks HTTP/1.1"};
+  }
+  if (error == http::error::end_of_stream || error == http::error::partial_message ||
+      error.category() != make_error_code(http::error::bad_method).category()) {
+    return std::nullopt;
+  }
+  return ApiError{.message = "this is no HTTP request: " + error.message()};
+}
+
+void add_chunk(std::string* text, std::string_view bytes) {
+  *text += fmt::format("{:x}\r\n", bytes.size());
+  *text += bytes;
+  *text += "\r\n";
+}
+
+}  // namespace
+
+Connection::Connection(asio::ip::tcp::socket socket, const ConnectionHost& host)
+    : host_(host),
+      stream_(std::move(socket)),
+      buffer_(2 * host.options.header_bytes_max + kReadBytes),
+      wake_(stream_.get_executor()) {}
+
+Connection::~Connection() {
+  if (outbox_) {
+    outbox_->detach();
+    outbox_->set_gone();
+  }
+}
+
+void Connection::drain() {
+  is_ending_ = true;
+  if (is_idle_) stream_.cancel();
+}
+
+void Connection::cut() {
+  is_ending_ = true;
+  is_gone_ = true;
+  stream_.close();
+  wake_.cancel();
+}
+
+asio::awaitable<void> Connection::run() {
+  const auto self = shared_from_this();
+  while (!is_ending_ && co_await wait_for_request()) {
+    if (!co_await serve_request()) break;
+  }
+  co_await close();
+}
+
+asio::awaitable<bool> Connection::wait_for_request() {
+  if (buffer_.size() > 0) co_return true;
+  is_idle_ = true;
+  stream_.expires_after(host_.options.idle_deadline);
+  const auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
+  is_idle_ = false;
+  if (error) co_return false;
+  buffer_.commit(count);
+  co_return true;
+}
+
+std::optional<Response> Connection::refuse(const Request& request, std::string* tail) {
+  const bool is_preflight =
+      request.method == "OPTIONS" && find_header(request.headers, "access-control-request-method");
+  if (is_preflight) {
+    const auto refused = host_.access.refuse(request.headers, false);
+    return refused ? error_response(*refused) : host_.access.preflight(request.headers);
+  }
+  Router::Match match = host_.router.find(request.method, request.path());
+  exchanged_.route = match.route;
+  const bool needs_key = match.route == nullptr || !match.route->is_public;
+  if (auto refused = host_.access.refuse(request.headers, needs_key)) {
+    return error_response(*refused);
+  }
+  if (match.route == nullptr) {
+    Response response = error_response(match.error);
+    if (!match.allowed.empty()) response.headers.push_back({"Allow", match.allowed});
+    return response;
+  }
+  const auto expected = find_header(request.headers, "expect");
+  if (expected && !equals_ignoring_case(*expected, "100-continue")) {
+    return error_response({.status = 417, .message = "only 100-continue can be expected"});
+  }
+  *tail = std::move(match.tail);
+  return std::nullopt;
+}
+
+asio::awaitable<bool> Connection::serve_request() {
+  Parser parser;
+  parser.header_limit(static_cast<uint32_t>(host_.options.header_bytes_max));
+  parser.body_limit(host_.options.body_bytes_max);
+  exchanged_ = {.started = SteadyClock::instance().now()};
+  request_headers_.clear();
+  stream_.expires_after(host_.options.header_deadline);
+  auto [error, read] = co_await http::async_read_header(stream_, buffer_, parser, kTuple);
+  const auto refuse_bytes = [&]() -> std::optional<Response> {
+    has_unread_body_ = true;
+    exchanged_.keeps_alive = false;
+    const auto described = describe(error, host_.options);
+    return described ? std::optional(error_response(*described)) : std::nullopt;
+  };
+  if (error) {
+    auto refusal = refuse_bytes();
+    if (refusal) co_await send_whole(std::move(*refusal));
+    co_return false;
+  }
+  Request request = head_of(parser);
+  request_headers_ = request.headers;
+  exchanged_.is_head = request.method == "HEAD";
+  exchanged_.takes_chunks = parser.get().version() >= 11;
+  exchanged_.keeps_alive = parser.get().keep_alive();
+  has_unread_body_ = !parser.is_done();
+  if (auto refusal = refuse(request, &request.tail)) {
+    if (has_unread_body_) exchanged_.keeps_alive = false;
+    co_return co_await send_whole(std::move(*refusal));
+  }
+  if (has_unread_body_ && find_header(request.headers, "expect") && exchanged_.takes_chunks &&
+      !co_await send("HTTP/1.1 100 Continue\r\n\r\n")) {
+    co_return false;
+  }
+  stream_.expires_after(host_.options.body_deadline);
+  if (has_unread_body_) {
+    std::tie(error, read) = co_await http::async_read(stream_, buffer_, parser, kTuple);
+  }
+  if (error) {
+    auto refusal = refuse_bytes();
+    if (refusal) co_await send_whole(std::move(*refusal));
+    co_return false;
+  }
+  has_unread_body_ = false;
+  request.body = std::move(parser.get().body());
+  co_return co_await answer(std::move(request));
+}
+
+asio::awaitable<bool> Connection::answer(Request request) {
+  is_gone_ = false;
+  const auto wake = [weak = weak_from_this(), executor = stream_.get_executor()] {
+    asio::post(executor, [weak] {
+      if (const auto self = weak.lock()) self->wake_.cancel();
+    });
+  };
+  outbox_ = std::make_shared<Outbox>(host_.options.stream_bytes_max, wake);
+  const Route& route = *exchanged_.route;
+  if (route.is_quick) {
+    route.handler(std::move(request), make_exchange(outbox_));
+  } else {
+    // Shared: std::function wants what can be copied.
+    host_.workers->post([&route, moved = std::make_shared<Request>(std::move(request)),
+                         exchange = make_exchange(outbox_)]() mutable {
+      route.handler(std::move(*moved), std::move(exchange));
+    });
+  }
+  start_watching();
+  const bool goes_on = co_await send_answer();
+  outbox_->detach();
+  outbox_->set_gone();
+  co_await stop_watching();
+  outbox_ = nullptr;
+  co_return goes_on && !is_gone_;
+}
+
+asio::awaitable<bool> Connection::send_answer() {
+  for (;;) {
+    Outbox::Output output = outbox_->take();
+    if (is_gone_) {
+      report(499);  // nginx's number for a client that went before its answer
+      co_return false;
+    }
+    if (output.whole) co_return co_await send_whole(std::move(*output.whole));
+    if (output.head) {
+      StreamHead head = std::move(*output.head);
+      report(200);
+      co_return co_await send_stream(std::move(head), std::move(output));
+    }
+    co_await wait(host_.options.heartbeat_interval);
+  }
+}
+
+asio::awaitable<bool> Connection::send_whole(Response response) {
+  report(response.status);
+  host_.access.add_headers(request_headers_, &response.headers);
+  const bool has_body = response.status != 204;
+  std::string text =
+      format_head({.status = response.status,
+                   .content_type = response.content_type,
+                   .content_length = has_body ? std::optional(response.body.size()) : std::nullopt,
+                   .keeps_alive = exchanged_.keeps_alive && !is_ending_},
+                  response.headers);
+  if (has_body && !exchanged_.is_head) text += response.body;
+  const bool is_sent = co_await send(std::move(text));
+  co_return is_sent&& exchanged_.keeps_alive && !is_ending_;
+}
+
+asio::awaitable<bool> Connection::send_stream(StreamHead head, Outbox::Output first) {
+  std::vector<Header> headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  host_.access.add_headers(request_headers_, &headers);
+  const bool is_chunked = exchanged_.takes_chunks;
+  const bool keeps_alive = exchanged_.keeps_alive && is_chunked && !is_ending_;
+  std::string text = format_head({.content_type = head.content_type,
+                                  .content_length = std::nullopt,
+                                  .is_chunked = is_chunked,
+                                  .keeps_alive = keeps_alive},
+                                 headers);
+  for (Outbox::Output output = std::move(first);; output = outbox_->take()) {
+    if (is_gone_) co_return false;
+    if (!output.bytes.empty() && is_chunked) add_chunk(&text, output.bytes);
+    if (!output.bytes.empty() && !is_chunked) text += output.bytes;
+    if (output.is_finished && is_chunked) text += "0\r\n\r\n";
+    if (!text.empty() && !co_await send(std::exchange(text, {}))) co_return false;
+    if (output.is_finished) co_return keeps_alive;
+    if (output.is_aborted) co_return false;
+    if (!output.is_empty()) continue;
+    const bool is_quiet = !co_await wait(host_.options.heartbeat_interval);
+    if (is_quiet && !head.heartbeat.empty()) {
+      if (is_chunked) {
+        add_chunk(&text, head.heartbeat);
+      } else {
+        text = head.heartbeat;
+      }
+    }
+  }
+}
+
+asio::awaitable<bool> Connection::send(std::string text) {
+  stream_.expires_after(host_.options.write_deadline);
+  const auto [error, count] = co_await asio::async_write(stream_, asio::buffer(text), kTuple);
+  if (error) is_gone_ = true;
+  co_return !error;
+}
+
+asio::awaitable<bool> Connection::wait(Nanoseconds time) {
+  wake_.expires_after(time);
+  const auto [error] = co_await wake_.async_wait(kTuple);
+  co_return error == asio::error::operation_aborted;
+}
+
+void Connection::start_watching() {
+  is_watching_ = true;
+  asio::co_spawn(stream_.get_executor(), watch_client(), asio::detached);
+}
+
+// Bytes that come are the next request's: they are kept, up to a bound.
+asio::awaitable<void> Connection::watch_client() {
+  const auto self = shared_from_this();
+  while (buffer_.size() + kReadBytes <= buffer_.max_size()) {
+    const auto [error, count] =
+        co_await stream_.socket().async_read_some(buffer_.prepare(kReadBytes), kTuple);
+    if (error && error != asio::error::operation_aborted) {
+      is_gone_ = true;
+      outbox_->set_gone();
+    }
+    if (error) break;
+    buffer_.commit(count);
+  }
+  is_watching_ = false;
+  wake_.cancel();
+}
+
+asio::awaitable<void> Connection::stop_watching() {
+  while (is_watching_) {
+    stream_.cancel();
+    co_await wait(kLinger);
+  }
+}
+
+asio::awaitable<void> Connection::close() {
+  beast::error_code ignored;
+  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  if (has_unread_body_ && !is_gone_) {
+    std::string trash(kReadBytes, '\0');
+    stream_.expires_after(kLinger);
+    for (size_t total = 0; total < kLingerBytesMax;) {
+      const auto [error, count] = co_await stream_.async_read_some(asio::buffer(trash), kTuple);
+      if (error) break;
+      total += count;
+    }
+  }
+  stream_.close();
+}
+
+void Connection::report(int status) {
+  const double seconds =
+      std::chrono::duration<double>(SteadyClock::instance().now() - exchanged_.started).count();
+  const std::string_view pattern =
+      exchanged_.route ? std::string_view(exchanged_.route->pattern) : "none";
+  LOG(info, "http {} {} {:.1f} ms", pattern, status, seconds * 1e3);
+  if (host_.options.on_answer) host_.options.on_answer(pattern, status, seconds);
+}
+
+}  // namespace shoal::server

@@ -1,0 +1,32 @@
+#include "server/http/error_response.h"
+
+#include <nlohmann/json.hpp>
+
+namespace shoal::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::optional<std::string>& text) { return text ? Json(*text) : Json(nullptr); }
+
+}  // namespace
+
+std::string error_json(const ApiError& error) {
+  const Json json = {{"error",
+                      {{"message", error.message},
+                       {"type", error.type},
+                       {"param", or_null(error.param)},
+                       {"code", or_null(error.code)}}}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Response error_response(const ApiError& error) {
+  Response response{.status = error.status, .body = error_json(error)};
+  if (error.retry_after_seconds) {
+    response.headers.push_back({"Retry-After", std::to_string(*error.retry_after_seconds)});
+  }
+  if (error.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
+  return response;
+}
+
+}  // namespace shoal::server

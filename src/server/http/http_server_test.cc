@@ -1,0 +1,354 @@
+#include "server/http/http_server.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <future>
+#include <mutex>
+
+#include "server/testing/raw_client.h"
+
+namespace shoal::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Nanoseconds kPatience = std::chrono::seconds(10);
+
+// A server with some routes; a test may keep the exchange of /hold.
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void start(HttpOptions options = {}, AccessOptions access = {}) {
+    Router router;
+    router.add({.method = "GET",
+                .pattern = "/quick",
+                .handler = [](auto, auto exchange) { exchange->respond({.body = "quick"}); },
+                .is_public = true,
+                .is_quick = true});
+    router.add(
+        {.method = "POST", .pattern = "/echo", .handler = [](Request request, auto exchange) {
+           exchange->respond({.body = std::move(request.body)});
+         }});
+    router.add(
+        {.method = "POST", .pattern = "/size", .handler = [](Request request, auto exchange) {
+           exchange->respond({.body = std::to_string(request.body.size())});
+         }});
+    router.add({.method = "GET", .pattern = "/silent", .handler = [](auto, auto) {}});
+    router.add({.method = "GET", .pattern = "/hold", .handler = [this](auto, auto exchange) {
+                  held_.set_value(std::move(exchange));
+                }});
+    options.port = 0;
+    auto server = HttpServer::listen(options, std::move(router), Access(std::move(access)));
+    ASSERT_TRUE(server.is_ok()) << server.status().message();
+    server_ = std::move(server).value();
+  }
+
+  RawClient client() { return RawClient(server_->port()); }
+  std::shared_ptr<Exchange> held() { return held_.get_future().get(); }
+
+  std::promise<std::shared_ptr<Exchange>> held_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, C54OneConnectionServesAThousandRequests) {
+  start();
+  RawClient one = client();
+  for (int i = 0; i < 1000; ++i) {
+    const std::string body = fmt::format("body {}", i);
+    ASSERT_EQ(one.post("/echo", body).body, body);
+  }
+  EXPECT_EQ(server_->connections(), 1U);
+}
+
+TEST_F(HttpServerTest, C54PipelinedRequestsAreAnsweredInOrder) {
+  start();
+  RawClient one = client();
+  one.send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst"
+      "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nthird");
+  EXPECT_EQ(one.read_answer().body, "first");
+  EXPECT_EQ(one.read_answer().body, "quick");
+  EXPECT_EQ(one.read_answer().body, "third");
+}
+
+TEST_F(HttpServerTest, C54ABodyOfTwoMegabytesIsTaken) {
+  start();
+  EXPECT_EQ(client().post("/size", std::string(2'000'000, 'x')).body, "2000000");
+}
+
+TEST_F(HttpServerTest, C54ContinueIsSaidBeforeTheBodyIsRead) {
+  start();
+  RawClient one = client();
+  one.send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+  EXPECT_THAT(one.read_until("\r\n\r\n"), HasSubstr("100 Continue"));
+  one.send("body");
+  EXPECT_EQ(one.read_answer().body, "body");
+}
+
+TEST_F(HttpServerTest, C54ARefusalComesInsteadOfContinue) {
+  start({.body_bytes_max = 10});
+  RawClient one = client();
+  one.send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
+  EXPECT_EQ(one.read_answer().status, 413);
+  RawClient two = client();
+  two.send("POST /none HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+  EXPECT_EQ(two.read_answer().status, 404);
+}
+
+TEST_F(HttpServerTest, C54AChunkedBodyIsJoined) {
+  start();
+  RawClient one = client();
+  one.send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n");
+  EXPECT_EQ(one.read_answer().body, "abcdefg");
+  EXPECT_EQ(one.get("/quick").status, 200);
+}
+
+TEST_F(HttpServerTest, C54SlowHeadersEndWithoutHoldingOthersUp) {
+  start({.header_deadline = std::chrono::milliseconds(300)});
+  std::vector<RawClient> slow;
+  for (int i = 0; i < 100; ++i) slow.push_back(client());
+  for (RawClient& one : slow) ASSERT_TRUE(one.send("GET /quick HTTP/1.1\r\nHo"));
+  EXPECT_EQ(client().get("/quick").status, 200);
+  for (RawClient& one : slow) EXPECT_TRUE(one.is_closed());
+}
+
+TEST_F(HttpServerTest, ABodyThatDoesNotComeEndsTheConnection) {
+  start({.body_deadline = std::chrono::milliseconds(100)});
+  RawClient one = client();
+  one.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab");
+  EXPECT_TRUE(one.is_closed());
+}
+
+TEST_F(HttpServerTest, AHeaderOrBodyOverItsLimitIsRefusedByNumber) {
+  start({.header_bytes_max = 1000, .body_bytes_max = 1000});
+  EXPECT_EQ(client().get("/quick?" + std::string(2000, 'x')).status, 431);
+  EXPECT_EQ(client().post("/echo", std::string(1001, 'x')).status, 413);
+  EXPECT_EQ(client().post("/echo", std::string(1000, 'x')).status, 200);
+  RawClient chunked = client();
+  chunked.send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+               std::string(1001, 'x') + "\r\n0\r\n\r\n");
+  EXPECT_EQ(chunked.read_answer().status, 413);
+}
+
+TEST_F(HttpServerTest, GarbageIsRefusedAndEndsTheConnection) {
+  start();
+  for (const char* garbage :
+       {"\x16\x03\x01\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/1.1\r\nbad\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: x\r\n\r\n"}) {
+    RawClient one = client();
+    one.send(garbage);
+    EXPECT_EQ(one.read_answer().status, 400) << garbage;
+    EXPECT_TRUE(one.is_closed());
+  }
+  EXPECT_EQ(client().get("/quick").status, 200);
+}
+
+TEST_F(HttpServerTest, WrongPathsAndMethodsAreToldApart) {
+  start();
+  RawClient one = client();
+  EXPECT_EQ(one.get("/nothing").status, 404);
+  const auto answer = one.get("/echo");
+  EXPECT_EQ(answer.status, 405);
+  EXPECT_THAT(answer.head, HasSubstr("Allow: POST\r\n"));
+  one.send("HEAD /quick HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(one.read_answer(true).head, HasSubstr("Content-Length: 5\r\n"));
+  EXPECT_EQ(one.get("/quick").body, "quick");
+}
+
+TEST_F(HttpServerTest, AnHttp10ClientGetsOneAnswerAndTheEnd) {
+  start();
+  RawClient one = client();
+  one.send("GET /quick HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(one.read_answer().body, "quick");
+  EXPECT_TRUE(one.is_closed());
+}
+
+TEST_F(HttpServerTest, ARouteThatForgetsToAnswerAnswers500) {
+  start();
+  EXPECT_EQ(client().get("/silent").status, 500);
+}
+
+TEST_F(HttpServerTest, AStreamComesInPiecesWithHeartbeats) {
+  start({.heartbeat_interval = std::chrono::milliseconds(50)});
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  exchange->start_stream({});
+  EXPECT_THAT(one.read_until("keep-alive\n\n\r\n"), HasSubstr("text/event-stream"));
+  exchange->write("data: a\n\n");
+  EXPECT_THAT(one.read_until("a\n\n\r\n"), HasSubstr("9\r\ndata: a\n\n"));
+  exchange->finish();
+  EXPECT_THAT(one.read_until("0\r\n\r\n"), ::testing::EndsWith("0\r\n\r\n"));
+  EXPECT_EQ(one.get("/quick").body, "quick");
+}
+
+TEST_F(HttpServerTest, AStreamToHttp10EndsWithTheConnection) {
+  start();
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.0\r\n\r\n");
+  const auto exchange = held();
+  exchange->start_stream({});
+  exchange->write("data: a\n\n");
+  exchange->finish();
+  EXPECT_THAT(one.read_until("nothing more"), ::testing::EndsWith("\r\n\r\ndata: a\n\n"));
+}
+
+TEST_F(HttpServerTest, AnAbortedStreamHasNoLastChunk) {
+  start();
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  exchange->start_stream({});
+  exchange->write("data: a\n\n");
+  exchange->abort();
+  const auto answer = one.read_answer();
+  EXPECT_EQ(answer.body, "data: a\n\n");
+  EXPECT_FALSE(answer.is_whole);
+}
+
+TEST_F(HttpServerTest, ARouteIsToldThatItsClientHasGone) {
+  start();
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  std::promise<void> gone;
+  exchange->set_callbacks({.on_gone = [&] { gone.set_value(); }, .on_room = {}});
+  one.close();
+  EXPECT_EQ(gone.get_future().wait_for(kPatience), std::future_status::ready);
+}
+
+TEST_F(HttpServerTest, AReaderThatTakesNothingFillsItsBufferAndIsCutOff) {
+  start({.stream_bytes_max = 65536, .write_deadline = std::chrono::milliseconds(300)});
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  std::promise<void> gone;
+  exchange->set_callbacks({.on_gone = [&] { gone.set_value(); }, .on_room = {}});
+  exchange->start_stream({});
+  size_t written = 0;
+  auto is_gone = gone.get_future();
+  bool was_full = false;
+  while (is_gone.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+    if (exchange->has_room()) {
+      exchange->write(std::string(16384, 'x'));
+      written += 16384;
+    } else {
+      was_full = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_LT(written, size_t{1} << 30);
+  }
+  EXPECT_TRUE(was_full);
+}
+
+TEST_F(HttpServerTest, DrainLetsStreamsEndAndIdleConnectionsGo) {
+  start();
+  RawClient idle = client();
+  EXPECT_EQ(idle.get("/quick").status, 200);
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  exchange->start_stream({});
+  auto drained =
+      std::async(std::launch::async, [&] { return server_->drain(Deadline::after(kPatience)); });
+  EXPECT_TRUE(idle.is_closed());
+  exchange->write("data: last\n\n");
+  exchange->finish();
+  const auto answer = one.read_answer();
+  EXPECT_TRUE(answer.is_whole);
+  EXPECT_EQ(answer.body, "data: last\n\n");
+  EXPECT_TRUE(drained.get().is_ok());
+}
+
+TEST_F(HttpServerTest, DrainCutsOffWhatDoesNotEnd) {
+  start();
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  exchange->start_stream({});
+  const Status status = server_->drain(Deadline::after(std::chrono::milliseconds(50)));
+  EXPECT_EQ(status.code(), StatusCode::kBusy);
+  EXPECT_FALSE(one.read_answer().is_whole);
+  server_ = nullptr;
+}
+
+TEST_F(HttpServerTest, TheServerEndsWithRequestsUnderWay) {
+  start();
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  server_ = nullptr;
+  exchange->respond({.body = "too late"});
+}
+
+TEST_F(HttpServerTest, KeysAndOriginsAreAskedForBeforeTheBody) {
+  auto keys = ApiKeys::parse("the-right-key");
+  start({}, {.keys = *keys, .origins = {"https://good.example"}});
+  EXPECT_EQ(client().get("/quick").status, 200);
+  const auto refused = client().post("/echo", std::string(100'000, 'x'));
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_THAT(refused.body, HasSubstr("invalid_api_key"));
+  RawClient one = client();
+  one.send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer the-right-key\r\n"
+      "Origin: https://good.example\r\nContent-Length: 2\r\n\r\nhi");
+  const auto answer = one.read_answer();
+  EXPECT_EQ(answer.body, "hi");
+  EXPECT_THAT(answer.head, HasSubstr("Access-Control-Allow-Origin: https://good.example\r\n"));
+  one.send(
+      "OPTIONS /echo HTTP/1.1\r\nHost: x\r\nOrigin: https://good.example\r\n"
+      "Access-Control-Request-Method: POST\r\n\r\n");
+  EXPECT_EQ(one.read_answer().status, 204);
+  one.send("GET /quick HTTP/1.1\r\nHost: x\r\nOrigin: https://evil.example\r\n\r\n");
+  EXPECT_EQ(one.read_answer().status, 403);
+}
+
+TEST_F(HttpServerTest, AConnectionTooManyIsTurnedAwayWithAReason) {
+  start({.connections_max = 1});
+  RawClient one = client();
+  EXPECT_EQ(one.get("/quick").status, 200);
+  EXPECT_EQ(client().read_answer().status, 503);
+}
+
+TEST_F(HttpServerTest, AnswersAreReportedByTheirRoute) {
+  std::mutex mutex;
+  std::vector<std::string> seen;
+  HttpOptions options;
+  options.on_answer = [&](std::string_view route, int status, double) {
+    const std::lock_guard lock(mutex);
+    seen.push_back(fmt::format("{} {}", route, status));
+  };
+  start(options);
+  RawClient one = client();
+  one.get("/quick?secret");
+  one.get("/secret");
+  const std::lock_guard lock(mutex);
+  EXPECT_THAT(seen, ::testing::ElementsAre("/quick 200", "none 404"));
+}
+
+TEST(HttpServerListen, ABusyPortAndAForeignAddressAreSaidInOneSentence) {
+  const auto first = HttpServer::listen({.port = 0}, Router(), Access({}));
+  ASSERT_TRUE(first.is_ok());
+  const auto second = HttpServer::listen({.port = (*first)->port()}, Router(), Access({}));
+  ASSERT_FALSE(second.is_ok());
+  EXPECT_THAT(second.status().message(), HasSubstr("is in use by another program"));
+  const auto foreign = HttpServer::listen({.host = "192.0.2.1", .port = 0}, Router(), Access({}));
+  ASSERT_FALSE(foreign.is_ok());
+  EXPECT_THAT(foreign.status().message(), HasSubstr("192.0.2.1"));
+}
+
+TEST(HttpServerListen, LoopbackIsToldFromOtherAddresses) {
+  EXPECT_TRUE(*is_loopback_host("127.0.0.1"));
+  EXPECT_TRUE(*is_loopback_host("127.1.2.3"));
+  EXPECT_TRUE(*is_loopback_host("::1"));
+  EXPECT_TRUE(*is_loopback_host("localhost"));
+  EXPECT_FALSE(*is_loopback_host("0.0.0.0"));
+  EXPECT_FALSE(*is_loopback_host("::"));
+  EXPECT_FALSE(is_loopback_host("no such name").is_ok());
+}
+
+}  // namespace
+}  // namespace shoal::server

@@ -1,0 +1,47 @@
+// Router: from a method and a path to the handler behind it.
+//
+// A pattern is a whole path, or one that ends with "/*": the star takes the rest, slashes too.
+// Thread rule: add() before it is shared; find() from many threads.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/error_response.h"
+#include "server/http/exchange.h"
+#include "server/http/message.h"
+
+namespace shoal::server {
+
+using Handler = std::function<void(Request, std::shared_ptr<Exchange>)>;
+
+struct Route {
+  std::string method;  // GET serves HEAD too
+  std::string pattern;
+  Handler handler{};
+  bool is_public = false;  // needs no key
+  // Answers in microseconds, whatever the load: runs on the thread of the sockets.
+  bool is_quick = false;
+};
+
+class Router {
+ public:
+  void add(Route route);
+
+  struct Match {
+    const Route* route = nullptr;  // null: `error` says why
+    std::string tail{};
+    ApiError error{};
+    std::string allowed{};  // with 405: the methods that this path has
+  };
+  Match find(std::string_view method, std::string_view path) const;
+
+ private:
+  std::vector<Route> routes_;
+};
+
+}  // namespace shoal::server

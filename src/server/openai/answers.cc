@@ -1,0 +1,201 @@
+#include "server/openai/answers.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <random>
+#include <utility>
+
+namespace shoal::server {
+namespace {
+
+struct Usage {
+  size_t prompt_tokens = 0;
+  size_t cached_tokens = 0;
+  size_t tokens = 0;
+
+  void add(const ChoiceEnd& end, bool counts_prompt) {
+    tokens += end.tokens;
+    if (!counts_prompt) return;
+    prompt_tokens += end.prompt_tokens;
+    cached_tokens += end.cached_tokens;
+  }
+  OrderedJson to_json() const {
+    return {{"prompt_tokens", prompt_tokens},
+            {"completion_tokens", tokens},
+            {"total_tokens", prompt_tokens + tokens},
+            {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}}};
+  }
+};
+
+// What an answer that broke off is answered with.
+ApiError broken(const ChoiceEnd& end, Service* service) {
+  service->note_failure(end.status);
+  if (end.reason == FinishReason::kFailed && end.status.code() == StatusCode::kRequest) {
+    return {.status = 500, .message = end.status.message(), .type = "server_error"};
+  }
+  return {.status = 503,
+          .message = end.reason == FinishReason::kFailed ? end.status.message()
+                                                         : "the request was cancelled",
+          .type = "server_error",
+          .code = "answer_broken_off"};
+}
+
+// What both kinds of answer begin with.
+class Head {
+ public:
+  Head(AnswerOptions options, const AnswerShape& shape)
+      : options_(std::move(options)),
+        id_(random_id(shape.id_prefix())),
+        created_(std::time(nullptr)) {}
+
+  OrderedJson object(std::string_view name, OrderedJson choices) const {
+    return {{"id", id_},
+            {"object", name},
+            {"created", created_},
+            {"model", options_.model},
+            {"system_fingerprint", options_.fingerprint},
+            {"choices", std::move(choices)}};
+  }
+  const AnswerOptions& options() const { return options_; }
+  bool counts_prompt(size_t choice) const { return choice % options_.choices_per_prompt == 0; }
+
+ private:
+  const AnswerOptions options_;
+  const std::string id_;
+  const std::time_t created_;
+};
+
+class WholeAnswer final : public AnswerReceiver {
+ public:
+  WholeAnswer(const AnswerOptions& options, std::unique_ptr<AnswerShape> shape,
+              std::shared_ptr<Exchange> exchange, Service& service)
+      : head_(options, *shape),
+        shape_(std::move(shape)),
+        exchange_(std::move(exchange)),
+        service_(service),
+        answers_(options.choices),
+        ends_(options.choices) {}
+
+  bool has_room() const override { return true; }
+  void on_started() override {}
+  void on_piece(size_t choice, AnswerPiece piece) override {
+    AnswerPiece& answer = answers_[choice];
+    answer.text += piece.text;
+    for (AnswerToken& token : piece.tokens) answer.tokens.push_back(std::move(token));
+  }
+  void on_choice_end(size_t choice, const ChoiceEnd& end) override { ends_[choice] = end; }
+
+  void on_all_ended() override {
+    OrderedJson choices = OrderedJson::array();
+    Usage usage;
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      if (ends_[i].reason == FinishReason::kFailed || ends_[i].reason == FinishReason::kCancelled) {
+        exchange_->respond(error_response(broken(ends_[i], &service_)));
+        return;
+      }
+      usage.add(ends_[i], head_.counts_prompt(i));
+      choices.push_back(shape_->whole(i, answers_[i], finish_reason_name(ends_[i].reason)));
+    }
+    OrderedJson json = head_.object(shape_->object(false), std::move(choices));
+    json["usage"] = usage.to_json();
+    exchange_->respond({.body = to_text(json)});
+  }
+
+ private:
+  Head head_;
+  std::unique_ptr<AnswerShape> shape_;
+  std::shared_ptr<Exchange> exchange_;
+  Service& service_;
+  std::vector<AnswerPiece> answers_;
+  std::vector<ChoiceEnd> ends_;
+};
+
+class StreamedAnswer final : public AnswerReceiver {
+ public:
+  StreamedAnswer(const AnswerOptions& options, std::unique_ptr<AnswerShape> shape,
+                 std::shared_ptr<Exchange> exchange, Service& service)
+      : head_(options, *shape),
+        shape_(std::move(shape)),
+        exchange_(std::move(exchange)),
+        service_(service) {}
+
+  bool has_room() const override { return exchange_->has_room(); }
+
+  void on_started() override {
+    exchange_->start_stream({});
+    for (size_t i = 0; i < head_.options().choices; ++i) {
+      if (auto first = shape_->first_chunk(i)) write(std::move(*first));
+    }
+  }
+
+  void on_piece(size_t choice, AnswerPiece piece) override {
+    if (!has_failed_) write(shape_->chunk(choice, piece));
+  }
+
+  void on_choice_end(size_t choice, const ChoiceEnd& end) override {
+    if (has_failed_) return;
+    if (end.reason == FinishReason::kFailed || end.reason == FinishReason::kCancelled) {
+      has_failed_ = true;
+      exchange_->write("data: " + error_json(broken(end, &service_)) + "\n\n");
+      return;
+    }
+    usage_.add(end, head_.counts_prompt(choice));
+    write(shape_->last_chunk(choice, finish_reason_name(end.reason)));
+  }
+
+  void on_all_ended() override {
+    if (!has_failed_) {
+      if (head_.options().includes_usage) {
+        OrderedJson json = head_.object(shape_->object(true), OrderedJson::array());
+        json["usage"] = usage_.to_json();
+        exchange_->write(to_event(json));
+      }
+      exchange_->write("data: [DONE]\n\n");
+    }
+    exchange_->finish();
+  }
+
+ private:
+  void write(OrderedJson choice) {
+    OrderedJson json = head_.object(shape_->object(true), OrderedJson::array({std::move(choice)}));
+    if (head_.options().includes_usage) json["usage"] = nullptr;
+    exchange_->write(to_event(json));
+  }
+
+  Head head_;
+  std::unique_ptr<AnswerShape> shape_;
+  std::shared_ptr<Exchange> exchange_;
+  Service& service_;
+  Usage usage_;
+  bool has_failed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerReceiver> make_answer(const AnswerOptions& options,
+                                            std::unique_ptr<AnswerShape> shape,
+                                            std::shared_ptr<Exchange> exchange, Service& service) {
+  if (options.is_stream) {
+    return std::make_unique<StreamedAnswer>(options, std::move(shape), std::move(exchange),
+                                            service);
+  }
+  return std::make_unique<WholeAnswer>(options, std::move(shape), std::move(exchange), service);
+}
+
+std::string random_id(std::string_view prefix) {
+  std::random_device device;
+  return fmt::format("{}{:08x}{:08x}{:08x}", prefix, device(), device(), device());
+}
+
+std::string to_text(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+std::string to_event(const OrderedJson& json) { return "data: " + to_text(json) + "\n\n"; }
+
+std::string_view finish_reason_name(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
+}
+
+}  // namespace shoal::server

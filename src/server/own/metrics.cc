@@ -1,0 +1,170 @@
+#include "server/own/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <sstream>
+#include <utility>
+#include <vector>
+
+namespace shoal::server {
+namespace {
+
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+const Buckets& latency_buckets() {
+  static const Buckets buckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
+                                  0.75,  1.0,   2.5,  5.0,  7.5,  10,   20,   40,  80,   160};
+  return buckets;
+}
+
+const Buckets& token_buckets() {
+  static const Buckets buckets = {1,   2,    5,    10,   20,    50,    100,   200,
+                                  500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+  return buckets;
+}
+
+std::string_view finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "abort";
+    case FinishReason::kFailed:
+      return "error";
+  }
+  return "error";
+}
+
+}  // namespace
+
+class Metrics::Impl {
+ public:
+  explicit Impl(const std::string& model) : labels_{{"model_name", model}} {}
+
+  prometheus::Histogram& histogram(const std::string& name, const std::string& help,
+                                   const Buckets& buckets) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry_).Add(labels_,
+                                                                                      buckets);
+  }
+
+  prometheus::Labels labels_;
+  prometheus::Registry registry_;
+  prometheus::Histogram& first_token_ =
+      histogram("vllm:time_to_first_token_seconds", "From the request to its first token.",
+                latency_buckets());
+  prometheus::Histogram& next_token_ = histogram(
+      "vllm:inter_token_latency_seconds", "Between two tokens of an answer.", latency_buckets());
+  prometheus::Histogram& whole_ =
+      histogram("vllm:e2e_request_latency_seconds", "From the request to the end of its answer.",
+                latency_buckets());
+  prometheus::Histogram& prompt_tokens_ = histogram(
+      "vllm:request_prompt_tokens", "Tokens of the prompt of a request.", token_buckets());
+  prometheus::Histogram& answer_tokens_ =
+      histogram("vllm:request_generation_tokens", "Tokens of an answer.", token_buckets());
+  prometheus::Family<prometheus::Counter>& ended_ = prometheus::BuildCounter()
+                                                        .Name("vllm:request_success_total")
+                                                        .Help("Answers that ended, by reason.")
+                                                        .Register(registry_);
+  prometheus::Family<prometheus::Counter>& http_ =
+      prometheus::BuildCounter()
+          .Name("shoal:http_responses_total")
+          .Help("Answers to HTTP requests, by route and status; 499: the client went before.")
+          .Register(registry_);
+};
+
+Metrics::Metrics(const std::string& model) : impl_(std::make_unique<Impl>(model)) {}
+Metrics::~Metrics() = default;
+
+void Metrics::on_first_token(double seconds) { impl_->first_token_.Observe(seconds); }
+void Metrics::on_next_token(double seconds_since_the_last) {
+  impl_->next_token_.Observe(seconds_since_the_last);
+}
+
+void Metrics::on_end(const ChoiceEnd& end) {
+  prometheus::Labels labels = impl_->labels_;
+  labels.emplace("finished_reason", finish_name(end.reason));
+  impl_->ended_.Add(labels).Increment();
+  impl_->whole_.Observe(end.seconds);
+  impl_->prompt_tokens_.Observe(static_cast<double>(end.prompt_tokens));
+  impl_->answer_tokens_.Observe(static_cast<double>(end.tokens));
+}
+
+void Metrics::on_http(std::string_view route, int status) {
+  impl_->http_.Add({{"route", std::string(route)}, {"status", std::to_string(status)}}).Increment();
+}
+
+namespace {
+
+// Values that the scheduler counts itself, as families of one metric.
+class Families {
+ public:
+  Families(std::vector<prometheus::MetricFamily>* families, const prometheus::Labels& labels)
+      : families_(families) {
+    for (const auto& [name, value] : labels) labels_.push_back({name, value});
+  }
+  void gauge(const std::string& name, const std::string& help, double value) {
+    prometheus::ClientMetric metric;
+    metric.gauge.value = value;
+    add({name, help, prometheus::MetricType::Gauge, {}}, std::move(metric));
+  }
+  void counter(const std::string& name, const std::string& help, uint64_t value) {
+    prometheus::ClientMetric metric;
+    metric.counter.value = static_cast<double>(value);
+    add({name, help, prometheus::MetricType::Counter, {}}, std::move(metric));
+  }
+
+ private:
+  void add(prometheus::MetricFamily family, prometheus::ClientMetric metric) {
+    metric.label = labels_;
+    family.metric.push_back(std::move(metric));
+    families_->push_back(std::move(family));
+  }
+  std::vector<prometheus::MetricFamily>* families_;
+  std::vector<prometheus::ClientMetric::Label> labels_;
+};
+
+double share(size_t part, size_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+void add_scheduler(const runtime::SchedulerStats& stats, Families* out) {
+  out->gauge("vllm:num_requests_running", "Requests under way.",
+             static_cast<double>(stats.running));
+  out->gauge("vllm:num_requests_waiting", "Requests that wait to start.",
+             static_cast<double>(stats.queued));
+  out->gauge("vllm:kv_cache_usage_perc", "Share of the KV cache in use by requests; 1 is all.",
+             share(stats.kv_positions_used, stats.kv_positions));
+  out->gauge("shoal:prefix_cache_usage_perc", "Share of the KV cache kept for prompts to come.",
+             share(stats.kv_positions_cached, stats.kv_positions));
+  out->counter("vllm:num_preemptions_total", "Times that a request stepped back for lack of room.",
+               stats.preemptions);
+  out->counter("vllm:prompt_tokens_total", "Tokens of prompts.", stats.prompt_tokens);
+  out->counter("vllm:generation_tokens_total", "Tokens of answers.", stats.generated_tokens);
+  out->counter("vllm:prefix_cache_queries_total", "Tokens looked for in the prefix cache.",
+               stats.prompt_tokens);
+  out->counter("vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.",
+               stats.reused_tokens);
+  out->counter("shoal:requests_refused_total", "Requests that the scheduler did not take.",
+               stats.requests_refused);
+  out->counter("shoal:steps_total", "Forward passes.", stats.steps);
+}
+
+}  // namespace
+
+std::string Metrics::render(const runtime::SchedulerStats* stats) const {
+  std::vector<prometheus::MetricFamily> families = impl_->registry_.Collect();
+  if (stats != nullptr) {
+    Families scheduler(&families, impl_->labels_);
+    add_scheduler(*stats, &scheduler);
+  }
+  std::ostringstream text;
+  prometheus::TextSerializer().Serialize(text, families);
+  return text.str();
+}
+
+}  // namespace shoal::server

@@ -1,0 +1,149 @@
+#include "server/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace shoal::server {
+namespace {
+
+// Loading takes seconds to minutes: a client that asks again after this long is not in the way.
+constexpr int kLoadingRetrySeconds = 2;
+constexpr int kDrainingRetrySeconds = 5;
+
+ApiError unavailable(std::string message, const char* code, std::optional<int> retry) {
+  return {.status = 503,
+          .message = std::move(message),
+          .type = "server_error",
+          .code = code,
+          .retry_after_seconds = retry};
+}
+
+}  // namespace
+
+void Service::set_ready(const ServedModel& model) {
+  CHECK(phase() == Phase::kLoading);
+  model_ = model;
+  phase_.store(Phase::kReady);
+}
+
+void Service::set_failed(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  if (phase_.exchange(Phase::kFailed) != Phase::kFailed) failure_ = status.message();
+}
+
+void Service::note_failure(const Status& status) {
+  const StatusCode code = status.code();
+  if (code == StatusCode::kGroup || code == StatusCode::kNode) set_failed(status);
+}
+
+std::string Service::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+ApiResult<const ServedModel*> Service::model() const {
+  switch (phase()) {
+    case Phase::kReady:
+      return &model_;
+    case Phase::kLoading:
+      return unavailable("the model is being loaded; try again soon", "model_loading",
+                         kLoadingRetrySeconds);
+    case Phase::kDraining:
+      return unavailable("the server is shutting down", "shutting_down", kDrainingRetrySeconds);
+    case Phase::kFailed:
+      break;
+  }
+  return unavailable("the model has failed: " + failure(), "model_failed", std::nullopt);
+}
+
+ApiResult<const ServedModel*> Service::model_named(std::string_view name) const {
+  if (name != names_.model) {
+    return ApiError{.status = 404,
+                    .message = fmt::format(
+                        "there is no model of this name here; this server has {}", names_.model),
+                    .param = "model",
+                    .code = "model_not_found"};
+  }
+  return model();
+}
+
+std::optional<ApiError> Service::generate(const ServedModel& model, std::vector<Choice> choices,
+                                          std::unique_ptr<AnswerReceiver> receiver,
+                                          const std::shared_ptr<Exchange>& exchange) {
+  const GenerationParts parts{.generator = *model.generator,
+                              .tokenizer = *model.tokenizer,
+                              .workers = text_worker_,
+                              .observer = metrics_};
+  const auto generation = Generation::start(parts, std::move(choices), std::move(receiver));
+  if (!generation.is_ok()) {
+    note_failure(generation.status());
+    return to_error(generation.status(), *model.generator);
+  }
+  // The exchange lets go of these when the answer is sent or the client has gone.
+  exchange->set_callbacks({.on_gone = [kept = *generation] { kept->cancel(); },
+                           .on_room = [kept = *generation] { kept->resume(); }});
+  return std::nullopt;
+}
+
+ApiError to_error(const Status& status, const Generator& generator) {
+  switch (status.code()) {
+    case StatusCode::kRequest:
+      return {.message = status.message()};
+    case StatusCode::kBusy: {
+      const double seconds = std::clamp(generator.stats().retry_after_seconds, 1.0, 600.0);
+      return {.status = 429,
+              .message = status.message(),
+              .type = "rate_limit_error",
+              .code = "queue_full",
+              .retry_after_seconds = static_cast<int>(std::ceil(seconds))};
+    }
+    case StatusCode::kOk:
+    case StatusCode::kGroup:
+    case StatusCode::kNode:
+      break;
+  }
+  return unavailable(status.message(), "model_failed", std::nullopt);
+}
+
+ApiResult<std::vector<runtime::TokenId>> render_chat(const ServedModel& model, Json input) {
+  if (model.chat_template == nullptr) {
+    return ApiError{.message = model.no_chat, .code = "no_chat_template"};
+  }
+  if (!input.contains("add_generation_prompt")) input["add_generation_prompt"] = true;
+  const auto text =
+      model.chat_template->render(input.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (!text.is_ok()) return ApiError{.message = text.status().message(), .param = "messages"};
+  auto ids = model.tokenizer->encode_chat(*text);
+  if (!ids.is_ok()) return ApiError{.message = ids.status().message(), .param = "messages"};
+  return std::move(ids).value();
+}
+
+ApiResult<std::vector<runtime::TokenId>> encode_prompt(const ServedModel& model,
+                                                       const std::string& text) {
+  auto ids = model.tokenizer->encode(text, {.parse_special = true});
+  if (!ids.is_ok()) return ApiError{.message = ids.status().message(), .param = "prompt"};
+  return std::move(ids).value();
+}
+
+std::optional<ApiError> check_prompt(const ServedModel& model,
+                                     const std::vector<runtime::TokenId>& prompt) {
+  if (prompt.empty()) {
+    return ApiError{.message = "the prompt is empty, so there is nothing to continue"};
+  }
+  const size_t count = model.generator->token_count();
+  for (const runtime::TokenId id : prompt) {
+    if (id >= 0 && static_cast<size_t>(id) < count) continue;
+    return ApiError{
+        .message = fmt::format("the prompt: token {} is not in the vocabulary of {}", id, count)};
+  }
+  if (prompt.size() < model.generator->context()) return std::nullopt;
+  return ApiError{.message = fmt::format("the prompt has {} tokens and the context holds {}, so "
+                                         "there is no room for an answer",
+                                         prompt.size(), model.generator->context()),
+                  .code = "context_length_exceeded"};
+}
+
+}  // namespace shoal::server

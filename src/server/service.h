@@ -1,0 +1,89 @@
+// Service: the model behind the routes, from loading to the end, and what routes share.
+//
+// Thread rule: any thread. Borrows workers and metrics; a ServedModel's parts must outlive it.
+#pragma once
+
+#include <atomic>
+#include <ctime>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "server/api/fields.h"
+#include "server/generate/generation.h"
+#include "server/http/exchange.h"
+#include "server/own/metrics.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace shoal::server {
+
+struct ServedModel {
+  const text::Tokenizer* tokenizer = nullptr;
+  const text::ChatTemplate* chat_template = nullptr;  // null: `no_chat` says why
+  std::string no_chat{};
+  Generator* generator = nullptr;
+};
+
+struct ServiceNames {
+  std::string model;        // as requests name it
+  std::string fingerprint;  // of the build and the layout: equal where seeds repeat answers
+  std::string version;      // of this program
+};
+
+class Service {
+ public:
+  Service(ServiceNames names, Workers& text_worker, Metrics& metrics)
+      : names_(std::move(names)), text_worker_(text_worker), metrics_(metrics) {}
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  enum class Phase { kLoading, kReady, kDraining, kFailed };
+  Phase phase() const { return phase_.load(); }
+  void set_ready(const ServedModel& model);
+  void set_draining() { phase_.store(Phase::kDraining); }
+  // The engine is broken. The first cause stays.
+  void set_failed(const Status& status);
+  // The same where the status says that the engine is broken, and nothing for a request's own.
+  void note_failure(const Status& status);
+  std::string failure() const;
+
+  // The model where it is ready; else 503.
+  ApiResult<const ServedModel*> model() const;
+  // As model(), for a request that names `name`; 404 for another name.
+  ApiResult<const ServedModel*> model_named(std::string_view name) const;
+
+  // Starts the answers; false: the receiver is gone and the error says why.
+  std::optional<ApiError> generate(const ServedModel& model, std::vector<Choice> choices,
+                                   std::unique_ptr<AnswerReceiver> receiver,
+                                   const std::shared_ptr<Exchange>& exchange);
+
+  const ServiceNames& names() const { return names_; }
+  std::time_t started() const { return started_; }
+  const Metrics& metrics() const { return metrics_; }
+
+ private:
+  const ServiceNames names_;
+  const std::time_t started_ = std::time(nullptr);
+  Workers& text_worker_;
+  Metrics& metrics_;
+  std::atomic<Phase> phase_{Phase::kLoading};
+  ServedModel model_;  // set before the phase says so
+  mutable std::mutex mutex_;
+  std::string failure_;
+};
+
+// A prompt's ids and how they were made: the model's own errors as 400.
+ApiResult<std::vector<runtime::TokenId>> render_chat(const ServedModel& model, Json input);
+// As a chat's prompt, but plain: control tokens in the text are parsed, as its template's are.
+ApiResult<std::vector<runtime::TokenId>> encode_prompt(const ServedModel& model,
+                                                       const std::string& text);
+// 400 where no answer fits behind it.
+std::optional<ApiError> check_prompt(const ServedModel& model,
+                                     const std::vector<runtime::TokenId>& prompt);
+// The error of a status: 400 for the request's own, 429 for a full queue, 503 for a broken engine.
+ApiError to_error(const Status& status, const Generator& generator);
+
+}  // namespace shoal::server

@@ -1,0 +1,47 @@
+// ApiFixture: all routes over a scripted model, called without sockets.
+//
+// Thread rule: the test's thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "server/http/router.h"
+#include "server/own/metrics.h"
+#include "server/service.h"
+#include "server/testing/recorded_exchange.h"
+#include "server/testing/scripted_generator.h"
+#include "server/testing/word_tokenizer.h"
+
+namespace shoal::server {
+
+class ApiFixture {
+ public:
+  // is_ready: the model is loaded.
+  explicit ApiFixture(bool is_ready = true);
+
+  using Answer = std::shared_ptr<RecordedExchange>;
+  // Starts a request; the answer may still be under way.
+  Answer start(std::string_view method, std::string_view path, std::string body = {});
+  // The same, to its end.
+  Answer call(std::string_view method, std::string_view path, const nlohmann::json& body = {});
+  void load();
+
+  ScriptedGenerator& generator() { return generator_; }
+  Service& service() { return service_; }
+  Metrics& metrics() { return metrics_; }
+
+  // Words 0, 1, 2, 3 of the vocabulary: " one", " two", " three", "END".
+  static int32_t word(int number) { return word_token(number); }
+
+ private:
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::unique_ptr<text::ChatTemplate> template_;
+  ScriptedGenerator generator_;
+  Metrics metrics_;
+  std::unique_ptr<Workers> workers_;
+  Service service_;
+  Router router_;
+};
+
+}  // namespace shoal::server

@@ -1,0 +1,26 @@
+// WordTokenizer: a tokenizer of every byte and some words, for tests.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace shoal::server {
+
+// Ids: 0 <unk>, 1 <s> (put before every prompt), 2 </s>, 3 <|tool|> (a control token), then the
+// bytes, then the words; "▁" is a space in them.
+inline constexpr int32_t kEndToken = 2;
+inline constexpr int32_t kControlToken = 3;
+constexpr int32_t byte_token(int byte) { return 4 + byte; }
+constexpr int32_t word_token(int word) { return 4 + 256 + word; }
+
+std::unique_ptr<text::Tokenizer> make_word_tokenizer(const std::vector<std::string>& words);
+
+// The byte tokens of a text.
+std::vector<int32_t> byte_tokens(std::string_view text);
+
+}  // namespace shoal::server
