@@ -17,6 +17,7 @@ void add_bench(Program& program) {
 
 void add_all_commands(Program& program) {
   add_run(program);
+  add_serve(program);
   add_info(program);
   add_models(program);
   add_pull(program);

@@ -8,6 +8,7 @@
 namespace shoal::cli {
 
 void add_run(Program& program);
+void add_serve(Program& program);
 void add_eval(Program& program);
 void add_tokenize(Program& program);
 void add_info(Program& program);

@@ -6,6 +6,7 @@ _shoal() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$key ${COMP_WORDS[i]}" in
       " run") key="run" ;;
+      " serve") key="serve" ;;
       " info") key="info" ;;
       " models") key="models" ;;
       " pull") key="pull" ;;
@@ -43,6 +44,20 @@ _shoal() {
     "run --logit-bias") return ;;
     "run -n"|"run --max-tokens") return ;;
     "run --stop") return ;;
+    "serve --host") return ;;
+    "serve --port") return ;;
+    "serve --api-key-file") COMPREPLY=($(compgen -f -- "$current")); return ;;
+    "serve --cors-origin") return ;;
+    "serve --name") return ;;
+    "serve --queue") return ;;
+    "serve --grace") return ;;
+    "serve --nodes") return ;;
+    "serve --split") return ;;
+    "serve --ctx") return ;;
+    "serve --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
+    "serve --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "serve --threads") return ;;
+    "serve --kernels") return ;;
     "plan --nodes") return ;;
     "plan --split") return ;;
     "plan --ctx") return ;;
@@ -87,8 +102,9 @@ _shoal() {
     "eval --kernels") return ;;
   esac
   case "$key" in
-    "") words="run info models pull plan bench trace eval tokenize completion man --version -h --help" ;;
+    "") words="run serve info models pull plan bench trace eval tokenize completion man --version -h --help" ;;
     "run") words="-h --help --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --system --messages --raw --special --json --stats --logits --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --logit-bias -n --max-tokens --stop --ignore-end" ;;
+    "serve") words="-h --help --host --port --api-key-file --cors-origin --name --queue --grace --no-prefix-cache --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
     "info") words="-h --help --template --json" ;;
     "models") words="-h --help --json" ;;
     "pull") words="-h --help -q --quiet" ;;
@@ -105,7 +121,7 @@ _shoal() {
   esac
   if [[ "$current" != -* ]]; then
     case "$key" in
-      "run"|"info"|"pull"|"plan"|"bench model"|"trace"|"eval"|"tokenize") words="$words smollm2"; COMPREPLY=($(compgen -f -- "$current")) ;;
+      "run"|"serve"|"info"|"pull"|"plan"|"bench model"|"trace"|"eval"|"tokenize") words="$words smollm2"; COMPREPLY=($(compgen -f -- "$current")) ;;
     esac
   fi
   COMPREPLY+=($(compgen -W "$words" -- "$current"))

@@ -81,6 +81,8 @@ class LoadedModel {
   std::string_view link_name() { return fabric().link_name(); }
   // {"nodes": [...], "link", "context", "exact", "threads_per_node", "load_seconds"}
   Json describe_layout();
+  // Ok, or why the group of nodes has failed; from any thread, at any time while it is loaded.
+  Status group_status() { return fabric().health().failure(); }
   // Ends the nodes in order, and says when one did not end well.
   Status close();
 
