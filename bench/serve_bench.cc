@@ -71,6 +71,7 @@ class World {
   // As many streams of answers, under way.
   std::vector<std::shared_ptr<Ignore>> streams(size_t count) {
     std::vector<std::shared_ptr<Ignore>> sinks;
+    sinks.reserve(count);
     for (size_t i = 0; i < count; ++i) sinks.push_back(add(prompt(i, 32), 0));
     while (std::any_of(sinks.begin(), sinks.end(), [](auto& sink) { return sink->tokens == 0; })) {
       step();
@@ -110,7 +111,7 @@ void decode(benchmark::State& state, const model::Model& model) {
   World world(model, /*prefix_cache=*/true);
   const auto count = static_cast<size_t>(state.range(0));
   const auto sinks = world.streams(count);
-  for (auto _ : state) world.step();
+  for ([[maybe_unused]] auto _ : state) world.step();
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(count));
 }
 
@@ -121,7 +122,7 @@ void prompt_beside_answers(benchmark::State& state, const model::Model& model) {
   for (int i = 0; i < 5; ++i) world.step();
   double longest = 0;
   size_t kind = 100;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const auto sink = world.add(world.prompt(++kind, 1500), 1);
     while (!sink->is_finished) {
       const double start = seconds_now();
@@ -137,7 +138,7 @@ void prompt_beside_answers(benchmark::State& state, const model::Model& model) {
 void follow_up(benchmark::State& state, const model::Model& model) {
   World world(model, /*prefix_cache=*/state.range(0) != 0);
   size_t kind = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     std::vector<TokenId> conversation = world.prompt(++kind, 1000);
     state.PauseTiming();
     const auto first = world.add(conversation, 1);

@@ -69,6 +69,7 @@ class Engine::Impl {
   Status score(const ScoreRequest& request);
   Result<std::vector<std::span<const float>>> step(std::span<const StepItem> items);
   Status advance(std::span<const AdvanceItem> items);
+  Status health() const;
   Result<TokenId> sample(size_t output, Sampler& sampler);
   const LogitSummary& summary(size_t output) const { return instance_->summaries()[output]; }
   Result<std::span<const float>> fetch_logits(size_t output);
@@ -152,6 +153,18 @@ Status Engine::Impl::note(Status status) {
   const bool breaks = status.code() == StatusCode::kGroup || status.code() == StatusCode::kNode;
   if (breaks && broken_.is_ok()) broken_ = status;
   return status;
+}
+
+Status Engine::Impl::health() const {
+  RETURN_IF_ERROR(broken_);
+  const fabric::GroupHealth& health = group_.fabric().health();
+  if (health.failed()) return health.failure();
+  for (int rank = 1; rank < health.size(); ++rank) {
+    if (health.has_left(rank)) {
+      return Status::group(fmt::format("{} has left the group", health.rank_text(rank)));
+    }
+  }
+  return Status::ok();
 }
 
 Status Engine::Impl::command(Op op, uint32_t session, size_t length,
@@ -541,6 +554,7 @@ const LogitSummary& Engine::summary(size_t output) const { return impl_->summary
 Result<std::span<const float>> Engine::fetch_logits(size_t output) {
   return impl_->fetch_logits(output);
 }
+Status Engine::health() const { return impl_->health(); }
 size_t Engine::context() const { return impl_->cache().positions(); }
 size_t Engine::block_tokens() const { return impl_->cache().block_tokens(); }
 size_t Engine::blocks_total() const { return impl_->cache().blocks_total(); }

@@ -151,6 +151,9 @@ class Engine {
   // [token_count()], valid until the next call; costs a message from every rank.
   Result<std::span<const float>> fetch_logits(size_t output);
 
+  // Ok, or what has broken the engine; between steps too: that a peer has died or left.
+  Status health() const;
+
   size_t context() const;  // positions of the KV cache, over all sessions
   size_t block_tokens() const;
   size_t blocks_total() const;

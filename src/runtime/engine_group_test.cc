@@ -395,6 +395,20 @@ TEST_F(EngineGroupTest, AFollowerRefusesCommandsThatDoNotFitItsState) {
                    encode_command(command, {}, message);
                  }),
                  "cannot be opened");
+  const auto with_blocks = [](Op op, uint32_t length) {
+    return [op, length](std::vector<std::byte>* message) {
+      Command command;
+      command.op = op;
+      command.number = 1;
+      command.length = length;
+      command.blocks = {0};
+      encode_command(command, {}, message);
+    };
+  };
+  expect_refused(follower_says(with_blocks(Op::kOpen, 64)), "nothing to share");
+  expect_refused(follower_says(with_blocks(Op::kOpen, 65)), "1 blocks for 65 positions");
+  expect_refused(follower_says(with_blocks(Op::kClose, 0)), "not open");
+  expect_refused(follower_says(with_blocks(Op::kDrop, 0)), "not kept");
   expect_refused(follower_says([](auto* message) {
                    Command command;
                    command.op = Op::kOpen;

@@ -126,6 +126,11 @@ Status Batcher::step() {
   return broken_;
 }
 
+void Batcher::look_at_engine() {
+  if (!broken_.is_ok() || note(engine_.health()).is_ok()) return;
+  end_all(broken_);
+}
+
 // ---- From the queue into a session ----
 
 // First come, first served; but a request whose beginning another one is just computing lets others

@@ -47,6 +47,8 @@ class Batcher {
   // What broke the engine.
   const Status& broken() const { return broken_; }
   Status step();
+  // Looks whether the engine still works, while there is no step that would find out.
+  void look_at_engine();
 
   // Writes the batcher's part of the statistics, allocating nothing.
   void write_stats(SchedulerStats* stats) const;

@@ -156,12 +156,14 @@ std::vector<Ask> mixed_requests(size_t count) {
 TEST_F(BatcherTest, AnswersDependOnNothingElseThatRuns) {
   const std::vector<Ask> asks = mixed_requests(40);
   for (const uint32_t ranks : {1U, 2U, 3U}) {
+    ClusterOptions options = cluster_of(ranks, 384);
+    if (ranks == 2) options.kv_type = plan::KvType::kQ8;
     std::vector<GenerateResult> expected;
     {
-      LocalCluster cluster(*model_, cluster_of(ranks, 384));
+      LocalCluster cluster(*model_, options);
       for (const Ask& ask : asks) expected.push_back(alone(cluster.engine(), ask));
     }
-    World world = make(cluster_of(ranks, 384));
+    World world = make(options);
     std::vector<std::shared_ptr<Recorder>> sinks;
     std::mt19937 random(ranks);
     for (const Ask& ask : asks) {
@@ -409,6 +411,7 @@ TEST_F(BatcherTest, TheContextEndsAnAnswerButOtherRequestsDoNot) {
 
   World world = make(cluster_of(1, 320));
   std::vector<std::shared_ptr<Recorder>> sinks;
+  sinks.reserve(4);
   for (int i = 0; i < 4; ++i) sinks.push_back(world.add(longest));
   const auto other = world.add(greedy(tokens_of(5, 300), 30));
   world.finish();
@@ -482,6 +485,7 @@ TEST_F(BatcherTest, ABrokenGroupEndsEveryRequestWithItsCause) {
   };
   World world = make(options);
   std::vector<std::shared_ptr<Recorder>> sinks;
+  sinks.reserve(5);
   for (size_t i = 0; i < 5; ++i) sinks.push_back(world.add(greedy(tokens_of(i, 30), 200)));
   Status status;
   for (int i = 0; i < 100 && status.is_ok(); ++i) status = world.batcher->step();

@@ -45,6 +45,7 @@ void enter(PrefixIndex* index, const std::vector<TokenId>& tokens,
 
 std::vector<BlockId> blocks_of(const PrefixIndex::Match& match) {
   std::vector<BlockId> blocks;
+  blocks.reserve(match.path.size());
   for (const PrefixIndex::Ref& ref : match.path) blocks.push_back(ref.block);
   return blocks;
 }
@@ -172,6 +173,7 @@ TEST(PrefixIndex, NeverFindsMoreThanWasEnteredAndNothingThatWasDropped) {
     found += match.tokens;
 
     std::vector<BlockId> blocks;
+    blocks.reserve(kBlocks);
     const size_t whole = match.tokens / kBlock;
     for (size_t i = 0; i < whole; ++i) blocks.push_back(match.path[i].block);
     for (const PrefixIndex::Ref& ref : match.path) index.pin(ref);

@@ -15,8 +15,8 @@
 namespace shoal::runtime {
 namespace {
 
-// The thread looks for work at least this often, though it is told.
-constexpr Nanoseconds kIdleWait = std::chrono::hours(1);
+// An idle thread looks this often whether all ranks are still there.
+constexpr Nanoseconds kIdleWait = std::chrono::milliseconds(500);
 // After drain()'s deadline: for the step under way.
 constexpr Nanoseconds kLastStep = std::chrono::minutes(10);
 constexpr Nanoseconds kEngineStatsEvery = std::chrono::seconds(1);
@@ -52,6 +52,10 @@ class Scheduler::Impl {
   Result<RequestId> submit(GenerationRequest request);
   void cancel(RequestId id);
   SchedulerStats stats() const;
+  Status health() const {
+    const std::lock_guard lock(mutex_);
+    return broken_;
+  }
   Status drain(const Deadline& deadline);
   const Engine& engine() const { return engine_; }
 
@@ -166,9 +170,15 @@ void Scheduler::Impl::work(bool cut_off) {
   arrivals_.clear();
   cancelled_.clear();
   if (cut_off) batcher_.end_all(shut_down());
-  if (batcher_.is_idle()) return;
-  const Status status = batcher_.step();
-  if (!status.is_ok()) LOG(error, "the engine serves no more: {}", status.to_string());
+  const bool was_broken = !batcher_.broken().is_ok();
+  if (batcher_.is_idle()) {
+    batcher_.look_at_engine();
+  } else {
+    (void)batcher_.step();
+  }
+  const Status& status = batcher_.broken();
+  if (!status.is_ok() && !was_broken)
+    LOG(error, "the engine serves no more: {}", status.to_string());
 }
 
 // With mutex_ held.
@@ -202,6 +212,7 @@ Result<RequestId> Scheduler::submit(GenerationRequest request) {
 }
 void Scheduler::cancel(RequestId id) { impl_->cancel(id); }
 SchedulerStats Scheduler::stats() const { return impl_->stats(); }
+Status Scheduler::health() const { return impl_->health(); }
 Status Scheduler::drain(const Deadline& deadline) { return impl_->drain(deadline); }
 size_t Scheduler::context() const { return impl_->engine().context(); }
 size_t Scheduler::token_count() const { return impl_->engine().token_count(); }

@@ -82,6 +82,10 @@ class Scheduler {
 
   SchedulerStats stats() const;
 
+  // Ok, or what has broken the engine, and what every submit() says therefore; also where a peer
+  // died while nothing ran, within a second.
+  Status health() const;
+
   // Refuses new requests from now on and waits until all others have ended. kBusy when the deadline
   // came first; those left were cut off with kBusy.
   Status drain(const Deadline& deadline);

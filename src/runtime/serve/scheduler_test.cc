@@ -88,6 +88,7 @@ TEST_F(SchedulerTest, ManyThreadsGetTheAnswersOfOne) {
       expected.push_back(sink->tokens());
     }
     std::vector<std::thread> threads;
+    threads.reserve(4);
     std::atomic<int> wrong = 0;
     for (int thread = 0; thread < 4; ++thread) {
       threads.emplace_back([&] {
@@ -244,6 +245,29 @@ TEST_F(SchedulerTest, ABrokenGroupIsWhatEveryLaterRequestHears) {
   ASSERT_TRUE(scheduler->drain(Deadline::after(kLong)).is_ok());
   const auto late = scheduler->submit(request_to(sink, 30, 500));
   EXPECT_EQ(late.status().message(), sink->wait().status.message());
+}
+
+TEST_F(SchedulerTest, APeerThatGoesWhileNothingRunsIsNoticed) {
+  std::promise<void> leave;
+  ClusterOptions options = cluster_of(2);
+  options.follower = [&](collective::Group& group, const plan::Plan& plan,
+                         const EngineOptions& engine) -> Status {
+    ASSIGN_OR_RETURN(const auto instance, RankInstance::create(*model_, plan, group, engine));
+    CHECK(leave.get_future().wait_for(kLong) == std::future_status::ready);
+    return Status::request("gone");
+  };
+  LocalCluster cluster(*model_, options);
+  const auto scheduler = make(cluster);
+  EXPECT_TRUE(scheduler->health().is_ok());
+  leave.set_value();
+  const Deadline deadline = Deadline::after(kLong);
+  while (scheduler->health().is_ok() && !deadline.expired()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(scheduler->health().code(), StatusCode::kGroup);
+  EXPECT_THAT(scheduler->health().message(), HasSubstr("node-1"));
+  const auto late = scheduler->submit(request_to(std::make_shared<Recorder>(), 30, 500));
+  EXPECT_EQ(late.status().message(), scheduler->health().message());
 }
 
 TEST_F(SchedulerTest, OptionsOutOfRangeAreRefused) {
