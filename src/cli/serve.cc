@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "base/os/descriptor_limit.h"
@@ -16,6 +18,7 @@
 #include "runtime/serve/scheduler.h"
 #include "server/anthropic/routes.h"
 #include "server/http/http_server.h"
+#include "server/ollama/routes.h"
 #include "server/openai/routes.h"
 #include "server/own/routes.h"
 
@@ -40,6 +43,11 @@ struct ServeOptions {
   size_t queue_max = runtime::SchedulerOptions{}.queue_max;
   uint32_t grace_seconds = 30;
   bool has_no_prefix_cache = false;
+
+  ServeOptions() {
+    model.sessions = 32;
+    model.wants_large_cache = true;
+  }
 };
 
 // As requests name the model: what the user typed, without the folder and the ending of a file.
@@ -103,6 +111,28 @@ std::string first_lines(const std::string& url, const ServeOptions& options, boo
       curl, python, url, name, has_keys ? "one of the file" : "any");
 }
 
+server::ModelFacts facts_of(const model::Model& model, const TextParts& text) {
+  server::ModelFacts facts{
+      .format = model.file->format() == model::FileFormat::kGguf ? "gguf" : "safetensors",
+      .family = model.config.family,
+      .quantization = {},
+      .parameters_text = {},
+      .chat_template = text.chat_template_source};
+  std::map<std::string_view, uint64_t> types;
+  for (const model::TensorInfo& tensor : model.file->tensors()) {
+    types[tensor.type.name] += tensor.data.size();
+    facts.bytes += tensor.data.size();
+    facts.parameters += tensor.shape.elements();
+  }
+  uint64_t most = 0;
+  for (const auto& [name, bytes] : types) {
+    if (bytes > most) facts.quantization = name;
+    most = std::max(most, bytes);
+  }
+  facts.parameters_text = format_count(facts.parameters);
+  return facts;
+}
+
 // All that serves, in the order of dependency: what is destroyed first stands last.
 class Server {
  public:
@@ -138,6 +168,7 @@ class Server {
     server::Router router;
     server::add_openai_routes(*service_, &router);
     server::add_anthropic_routes(*service_, &router);
+    server::add_ollama_routes(*service_, &router);
     server::add_own_routes(*service_, &router);
     server::HttpOptions http{.host = options_.host, .port = options_.port};
     http.connections_max = kConnectionsMax;
@@ -164,7 +195,9 @@ class Server {
     service_->set_ready({.tokenizer = text.tokenizer.get(),
                          .chat_template = text.chat_template.get(),
                          .no_chat = no_chat,
-                         .generator = generator_.get()});
+                         .generator = generator_.get(),
+                         .context = loaded_->context(),
+                         .facts = facts_of(loaded_->model(), text)});
     return Status::ok();
   }
 
@@ -245,6 +278,16 @@ void add_options(CLI::App& command, ServeOptions* options) {
                   "Seconds that answers under way get to end after SIGTERM or Ctrl-C")
       ->type_name("N")
       ->capture_default_str();
+  command
+      .add_option("--sessions", options->model.sessions,
+                  "Requests that are computed at once; others wait")
+      ->check(CLI::Range(1U, runtime::EngineOptions::kSessionsMax))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      .add_option("--cache", options->model.cache,
+                  "Positions of the KV cache over all requests; default: up to 4 contexts")
+      ->type_name("N");
   command.add_flag("--no-prefix-cache", options->has_no_prefix_cache,
                    "Compute every prompt from its beginning");
   add_layout_options(command, &options->model);

@@ -73,6 +73,11 @@ ApiResult<const ServedModel*> Service::model_named(std::string_view name) const 
 std::optional<ApiError> Service::generate(const ServedModel& model, std::vector<Choice> choices,
                                           std::unique_ptr<AnswerReceiver> receiver,
                                           const std::shared_ptr<Exchange>& exchange) {
+  for (Choice& choice : choices) {
+    const auto room = static_cast<uint32_t>(model.context - choice.request.prompt.size());
+    uint32_t& tokens_max = choice.request.tokens_max;
+    tokens_max = tokens_max == 0 ? room : std::min(tokens_max, room);
+  }
   const GenerationParts parts{.generator = *model.generator,
                               .tokenizer = *model.tokenizer,
                               .workers = text_worker_,
@@ -139,10 +144,10 @@ std::optional<ApiError> check_prompt(const ServedModel& model,
     return ApiError{
         .message = fmt::format("the prompt: token {} is not in the vocabulary of {}", id, count)};
   }
-  if (prompt.size() < model.generator->context()) return std::nullopt;
+  if (prompt.size() < model.context) return std::nullopt;
   return ApiError{.message = fmt::format("the prompt has {} tokens and the context holds {}, so "
                                          "there is no room for an answer",
-                                         prompt.size(), model.generator->context()),
+                                         prompt.size(), model.context),
                   .code = "context_length_exceeded"};
 }
 

@@ -20,11 +20,24 @@
 
 namespace shoal::server {
 
+// What is said about a model to those who ask.
+struct ModelFacts {
+  std::string format;           // "gguf", "safetensors"
+  std::string family;           // "llama"
+  std::string quantization;     // the type of most of its bytes: "Q4_1"
+  std::string parameters_text;  // "134.5 M"
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;  // of its tensors
+  std::string chat_template;
+};
+
 struct ServedModel {
   const text::Tokenizer* tokenizer = nullptr;
   const text::ChatTemplate* chat_template = nullptr;  // null: `no_chat` says why
   std::string no_chat{};
   Generator* generator = nullptr;
+  size_t context = 0;  // of one request: prompt and answer together
+  ModelFacts facts{};
 };
 
 struct ServiceNames {

@@ -52,6 +52,8 @@ complete -c shoal -n '__fish_seen_subcommand_from serve' -l cors-origin -x -d 'L
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l name -x -d 'The model\'s name in requests; default: as MODEL, without folder and ending'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l queue -x -d 'Requests that may wait; more are told to come back (429)'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l grace -x -d 'Seconds that answers under way get to end after SIGTERM or Ctrl-C'
+complete -c shoal -n '__fish_seen_subcommand_from serve' -l sessions -x -d 'Requests that are computed at once; others wait'
+complete -c shoal -n '__fish_seen_subcommand_from serve' -l cache -x -d 'Positions of the KV cache over all requests; default: up to 4 contexts'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l no-prefix-cache -d 'Compute every prompt from its beginning'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l nodes -x -d 'Nodes to lay the model over: this process and N-1 more on this machine'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l split -x -d 'Shares of the nodes, such as 3,1: the first gets three times as much'

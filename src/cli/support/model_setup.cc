@@ -24,6 +24,8 @@ namespace {
 // Without --ctx a model gets at most this many positions: long-context models would otherwise
 // reserve many gigabytes for caches that a chat on a desk never fills.
 constexpr uint32_t kDefaultContextMax = 8192;
+// The contexts of a large cache, as long as the model then takes half of the memory at most.
+constexpr uint32_t kLargeCacheContexts = 4;
 // How long nodes of a failed group may take to end by themselves: they have nothing to save, and
 // one that is stopped never does.
 constexpr Nanoseconds kFailedGroupGrace = std::chrono::milliseconds(200);
@@ -49,6 +51,36 @@ Status check_memory(const plan::Plan& plan, uint64_t available) {
       "available here; give a smaller --ctx or a smaller model",
       format_bytes(needed), format_bytes(plan.weight_bytes), format_bytes(plan.kv_bytes),
       plan.context, format_bytes(available)));
+}
+
+// Gives the plan's cache more positions than one session needs.
+Status enlarge_cache(const model::Model& model, const ModelOptions& options, uint64_t available,
+                     PlannedModel* planned) {
+  const plan::WeightBytes weights = plan::weight_bytes(model.tensors);
+  const auto plan_with = [&](uint32_t positions) {
+    plan::PlanRequest request = planned->request;
+    request.context = positions;
+    return plan::make_plan(model.config, weights, request);
+  };
+  if (options.cache != 0) {
+    if (options.cache < planned->context) {
+      return Status::request(
+          fmt::format("--cache {} is less than one context of {}; give more, or a smaller --ctx",
+                      options.cache, planned->context));
+    }
+    ASSIGN_OR_RETURN(planned->plan, plan_with(options.cache));
+    planned->request.context = options.cache;
+    return check_memory(planned->plan, available);
+  }
+  for (uint32_t contexts = kLargeCacheContexts; options.wants_large_cache && contexts > 1;
+       contexts /= 2) {
+    auto plan = plan_with(contexts * planned->context);
+    if (!plan.is_ok() || !check_memory(*plan, available / 2).is_ok()) continue;
+    planned->plan = std::move(plan).value();
+    planned->request.context = contexts * planned->context;
+    break;
+  }
+  return Status::ok();
 }
 
 std::vector<std::string> runnable_kernels() {
@@ -173,10 +205,12 @@ Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& o
     ASSIGN_OR_RETURN(planned.plan, plan::make_plan(model.config, weights, planned.request));
   }
   RETURN_IF_ERROR(check_memory(planned.plan, available));
-  if (planned.request.context < trained && is_default) {
+  planned.context = planned.request.context;
+  if (planned.context < trained && is_default) {
     planned.note = fmt::format("context {} of the {} that the model was made for (--ctx sets it)",
-                               planned.request.context, trained);
+                               planned.context, trained);
   }
+  RETURN_IF_ERROR(enlarge_cache(model, options, available, &planned));
   return planned;
 }
 
@@ -244,7 +278,7 @@ Status LoadedModel::start_nodes() {
     launch.size = options_.nodes;
     ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options_.link));
     ASSIGN_OR_RETURN(const std::string executable, own_executable());
-    launch.child_command = {executable, "node"};
+    launch.child_command = {executable, "node", "--sessions", std::to_string(options_.sessions)};
     launch.exit_grace = kFailedGroupGrace;
     launch.fabric.build = build_name();
     launch.fabric.threads_per_rank = static_cast<int>(threads_);
@@ -273,6 +307,7 @@ Status LoadedModel::load_weights(Console& console) {
   engine_options.exact = options_.exact;
   engine_options.kernels = tensor::kernel_path_from_name(options_.kernels);
   engine_options.tokens = tokens();
+  engine_options.sessions_max = options_.sessions;
   engine_options.on_load = [&](uint64_t done, uint64_t total) {
     bar.set_total(total);
     bar.update(done);

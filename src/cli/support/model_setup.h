@@ -35,7 +35,12 @@ struct ModelOptions {
   std::string link = "shm";
   std::string split;     // "3,1"; empty: even
   uint32_t threads = 0;  // per node; 0: the usable cores, shared evenly
-  uint32_t context = 0;  // 0: see choose_context()
+  uint32_t context = 0;  // 0: see plan_model()
+  // Positions of the KV cache, which all sessions share; 0: as many as one session's context.
+  uint32_t cache = 0;
+  // Without `cache`: several contexts of them, where memory is plentiful.
+  bool wants_large_cache = false;
+  uint32_t sessions = runtime::EngineOptions{}.sessions_max;  // at once
   bool exact = false;
   std::string kv;       // "f16", "q8", "f32"; empty: f16, or f32 with exact
   std::string kernels;  // a kernel path; empty: the best
@@ -58,6 +63,7 @@ Result<model::ResolvedModel> resolve_with_progress(const std::string& name, Cons
 struct PlannedModel {
   plan::Plan plan;
   plan::PlanRequest request;
+  uint32_t context = 0;  // of one session; the plan's is that of the whole cache
   std::string note;  // why the context is smaller than what the model was made for; may be empty
 };
 Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& options);
@@ -73,6 +79,8 @@ class LoadedModel {
   const TextParts& text() const { return text_; }
   const plan::Plan& plan() const { return planned_.plan; }
   uint32_t threads() const { return threads_; }
+  // What one conversation may hold; the engine's own is what all hold together.
+  uint32_t context() const { return planned_.context; }
   runtime::Engine& engine() { return *engine_; }
   // From the first byte read to ready, fetching not counted.
   double load_seconds() const { return load_seconds_; }

@@ -78,9 +78,8 @@ ApiResult<OrderedJson> tokenize(const Service& service, const Json& body) {
     if (!encoded.is_ok()) return ApiError{.message = encoded.status().message(), .param = "prompt"};
     ids = std::move(*encoded);
   }
-  return OrderedJson{{"count", ids.size()},
-                     {"max_model_len", (*model)->generator->context()},
-                     {"tokens", std::move(ids)}};
+  return OrderedJson{
+      {"count", ids.size()}, {"max_model_len", (*model)->context}, {"tokens", std::move(ids)}};
 }
 
 ApiResult<OrderedJson> detokenize(const Service& service, const Json& body) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/anthropic/routes.h"
+#include "server/ollama/routes.h"
 #include "server/openai/routes.h"
 #include "server/own/routes.h"
 
@@ -33,13 +34,23 @@ ApiFixture::ApiFixture(bool is_ready)
                metrics_) {
   add_openai_routes(service_, &router_);
   add_anthropic_routes(service_, &router_);
+  add_ollama_routes(service_, &router_);
   add_own_routes(service_, &router_);
   if (is_ready) load();
 }
 
 void ApiFixture::load() {
-  service_.set_ready(
-      {.tokenizer = tokenizer_.get(), .chat_template = template_.get(), .generator = &generator_});
+  service_.set_ready({.tokenizer = tokenizer_.get(),
+                      .chat_template = template_.get(),
+                      .generator = &generator_,
+                      .context = ScriptedGenerator::kContext,
+                      .facts = {.format = "gguf",
+                                .family = "llama",
+                                .quantization = "Q4_0",
+                                .parameters_text = "1 k",
+                                .parameters = 1000,
+                                .bytes = 4000,
+                                .chat_template = std::string(kTemplate)}});
 }
 
 ApiFixture::Answer ApiFixture::start(std::string_view method, std::string_view path,

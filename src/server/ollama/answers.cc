@@ -1,0 +1,135 @@
+#include "server/ollama/answers.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <ctime>
+#include <utility>
+
+#include "server/openai/answers.h"
+
+namespace shoal::server {
+namespace {
+
+int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+// One object of an answer; the text is in it wherever the route has it.
+OrderedJson piece(const OllamaAnswerOptions& options, std::string text) {
+  OrderedJson json = {{"model", options.model}, {"created_at", utc_time(std::time(nullptr))}};
+  if (options.is_chat) {
+    json["message"] = {{"role", "assistant"}, {"content", std::move(text)}};
+  } else {
+    json["response"] = std::move(text);
+  }
+  json["done"] = false;
+  return json;
+}
+
+OrderedJson last(OrderedJson json, const ChoiceEnd& end) {
+  json["done"] = true;
+  json["done_reason"] = finish_reason_name(end.reason);
+  json["total_duration"] = nanoseconds(end.seconds);
+  json["load_duration"] = 0;
+  json["prompt_eval_count"] = end.prompt_tokens;
+  json["prompt_eval_duration"] = nanoseconds(end.prefill_seconds);
+  json["eval_count"] = end.tokens;
+  json["eval_duration"] = nanoseconds(end.decode_seconds);
+  return json;
+}
+
+bool has_broken_off(const ChoiceEnd& end) {
+  return end.reason == FinishReason::kFailed || end.reason == FinishReason::kCancelled;
+}
+
+ApiError broken_off(const ChoiceEnd& end, Service* service) {
+  service->note_failure(end.status);
+  return {.status = end.status.code() == StatusCode::kRequest ? 500 : 503,
+          .message = end.status.is_ok() ? "the request was cancelled" : end.status.message()};
+}
+
+class WholeOllamaAnswer final : public AnswerReceiver {
+ public:
+  WholeOllamaAnswer(OllamaAnswerOptions options, std::shared_ptr<Exchange> exchange,
+                    Service& service)
+      : options_(std::move(options)), exchange_(std::move(exchange)), service_(service) {}
+  bool has_room() const override { return true; }
+  void on_started() override {}
+  void on_piece(size_t, AnswerPiece answer) override { text_ += answer.text; }
+  void on_choice_end(size_t, const ChoiceEnd& end) override {
+    if (has_broken_off(end)) {
+      exchange_->respond(ollama_error(broken_off(end, &service_)));
+    } else {
+      exchange_->respond({.body = to_text(last(piece(options_, text_), end))});
+    }
+  }
+  void on_all_ended() override {}
+
+ private:
+  const OllamaAnswerOptions options_;
+  std::shared_ptr<Exchange> exchange_;  // shared with the route's caller
+  Service& service_;
+  std::string text_;
+};
+
+class StreamedOllamaAnswer final : public AnswerReceiver {
+ public:
+  StreamedOllamaAnswer(OllamaAnswerOptions options, std::shared_ptr<Exchange> exchange,
+                       Service& service)
+      : options_(std::move(options)), exchange_(std::move(exchange)), service_(service) {}
+  bool has_room() const override { return exchange_->has_room(); }
+  void on_started() override {
+    exchange_->start_stream({.content_type = "application/x-ndjson", .heartbeat = ""});
+  }
+  void on_piece(size_t, AnswerPiece answer) override {
+    if (!answer.text.empty()) write(piece(options_, std::move(answer.text)));
+  }
+  void on_choice_end(size_t, const ChoiceEnd& end) override {
+    if (has_broken_off(end)) {
+      write({{"error", broken_off(end, &service_).message}});
+    } else {
+      write(last(piece(options_, ""), end));
+    }
+  }
+  void on_all_ended() override { exchange_->finish(); }
+
+ private:
+  void write(const OrderedJson& json) { exchange_->write(to_text(json) + "\n"); }
+
+  const OllamaAnswerOptions options_;
+  std::shared_ptr<Exchange> exchange_;  // shared with the route's caller
+  Service& service_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerReceiver> make_ollama_answer(const OllamaAnswerOptions& options,
+                                                   std::shared_ptr<Exchange> exchange,
+                                                   Service& service) {
+  if (options.is_stream) {
+    return std::make_unique<StreamedOllamaAnswer>(options, std::move(exchange), service);
+  }
+  return std::make_unique<WholeOllamaAnswer>(options, std::move(exchange), service);
+}
+
+Response ollama_loaded(const OllamaAnswerOptions& options) {
+  OrderedJson json = piece(options, "");
+  json["done"] = true;
+  json["done_reason"] = "load";
+  return {.body = to_text(json) + "\n",
+          .content_type = options.is_stream ? "application/x-ndjson" : "application/json"};
+}
+
+Response ollama_error(const ApiError& error) {
+  Response response = error_response(error);
+  response.body = to_text({{"error", error.message}});
+  return response;
+}
+
+std::string utc_time(std::time_t time) {
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+}  // namespace shoal::server

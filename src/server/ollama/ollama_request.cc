@@ -1,0 +1,180 @@
+#include "server/ollama/ollama_request.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace shoal::server {
+namespace {
+
+void read_float(Fields* fields, std::string_view name, NumberRange range, float* value) {
+  if (const auto number = fields->number(name, range)) *value = static_cast<float>(*number);
+}
+
+void read_stops(Fields* fields, std::vector<std::string>* stops) {
+  const Json* value = fields->any("stop");
+  if (value == nullptr) return;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  bool is_good = list.size() <= runtime::StopMatcher::kStopsMax;
+  for (const Json& stop : list) {
+    const std::string* text = stop.get_ptr<const std::string*>();
+    is_good = is_good && text != nullptr && !text->empty() &&
+              text->size() <= runtime::StopMatcher::kStopBytesMax;
+    if (is_good) stops->push_back(*text);
+  }
+  if (!is_good) {
+    fields->fail("stop",
+                 fmt::format("must be at most {} strings of 1 to {} bytes",
+                             runtime::StopMatcher::kStopsMax, runtime::StopMatcher::kStopBytesMax));
+  }
+}
+
+// How a model is laid out is said once, when the server starts.
+void refuse_layout(Fields* options) {
+  for (const char* name : {"num_batch", "num_gpu", "main_gpu", "use_mmap", "use_mlock",
+                           "num_thread", "numa", "low_vram", "vocab_only", "f16_kv"}) {
+    options->refuse(name, "is decided when the server starts; leave it out");
+  }
+}
+
+void refuse_other_samplers(Fields* options) {
+  options->refuse_unless("mirostat", {0}, "is not served");
+  options->refuse("mirostat_tau", "is not served");
+  options->refuse("mirostat_eta", "is not served");
+  options->refuse_unless("tfs_z", {1, 1.0}, "is not served");
+  options->refuse_unless("typical_p", {1, 1.0}, "is not served");
+  options->refuse_unless("repeat_last_n", {-1}, "only -1 is served: all of prompt and answer");
+  options->refuse_unless("penalize_newline", {true}, "is not served");
+  options->refuse_unless("num_keep", {0}, "is not served: what does not fit is refused");
+}
+
+void read_options(Fields* fields, OllamaRequest* request) {
+  runtime::SamplingParams& sampling = request->options.sampling;
+  sampling = ollama_sampling();
+  const Json* value = fields->object("options");
+  if (value == nullptr) return;
+  Fields options(*value, "options");
+  read_float(&options, "temperature", {.max = 100}, &sampling.temperature);
+  read_float(&options, "top_p", {.max = 1, .min_is_open = true}, &sampling.top_p);
+  read_float(&options, "min_p", {.max = 1}, &sampling.min_p);
+  read_float(&options, "repeat_penalty", {.max = 10, .min_is_open = true},
+             &sampling.repetition_penalty);
+  read_float(&options, "presence_penalty", {.min = -2, .max = 2}, &sampling.presence_penalty);
+  read_float(&options, "frequency_penalty", {.min = -2, .max = 2}, &sampling.frequency_penalty);
+  if (const auto top_k = options.integer("top_k", {.max = INT32_MAX})) {
+    sampling.top_k = static_cast<int32_t>(*top_k);
+  }
+  const auto seed = options.integer("seed", {.min = INT64_MIN});
+  if (seed && *seed != -1) sampling.seed = static_cast<uint64_t>(*seed);
+  // -1: until the end; -2: until the context is full, which is the same bound.
+  const auto tokens = options.integer("num_predict", {.min = -2, .max = INT32_MAX});
+  if (tokens && *tokens > 0) request->options.tokens_max = static_cast<uint32_t>(*tokens);
+  if (tokens && *tokens == 0) options.fail("num_predict", "must be -1, or from 1");
+  request->context_wanted = options.integer("num_ctx", {.min = 1});
+  read_stops(&options, &request->options.stops);
+  refuse_layout(&options);
+  refuse_other_samplers(&options);
+  if (auto error = options.finish()) fields->fail(std::move(*error));
+}
+
+void read_keep_alive(Fields* fields) {
+  const Json* value = fields->any("keep_alive");  // the model stays loaded as long as the server
+  if (value != nullptr && !value->is_string() && !value->is_number()) {
+    fields->fail("keep_alive", "must be a duration or a number of seconds");
+  }
+}
+
+// What both routes have.
+void read_common(Fields* fields, OllamaRequest* request) {
+  if (auto model = fields->text("model")) {
+    request->model = std::move(*model);
+  } else {
+    fields->fail("model", "must be a string: GET /api/tags has the names");
+  }
+  request->options.is_stream = fields->boolean("stream").value_or(true);
+  read_options(fields, request);
+  read_keep_alive(fields);
+  fields->refuse_unless("format", {""}, "is not served: JSON is not enforced yet");
+  fields->refuse_unless("think", {false}, "is not served; thoughts are a part of the text");
+  fields->refuse_unless("logprobs", {false}, "is served by /v1/chat/completions");
+  fields->refuse_unless("top_logprobs", {0}, "is served by /v1/chat/completions");
+}
+
+Json message(std::string_view role, std::string content) {
+  return Json::object({{"role", role}, {"content", std::move(content)}});
+}
+
+Json read_message(const Json& json, const std::string& path, Fields* request) {
+  if (!json.is_object()) {
+    request->fail(ApiError{.message = path + ": must be an object", .param = path});
+    return Json::object();
+  }
+  Fields fields(json, path);
+  const auto role = fields.choice("role", {"system", "user", "assistant", "tool"});
+  if (!role) fields.fail("role", "must be one of: system, user, assistant, tool");
+  auto content = fields.text("content");
+  if (!content) fields.fail("content", "must be a string");
+  fields.refuse_unless("images", {Json::array()}, "this model reads text only");
+  fields.refuse_unless("tool_calls", {Json::array()}, "tools are not served yet");
+  fields.refuse("tool_name", "tools are not served yet");
+  fields.refuse_unless("thinking", {""}, "is not served");
+  if (auto error = fields.finish()) request->fail(std::move(*error));
+  return message(role.value_or(""), content.value_or(""));
+}
+
+}  // namespace
+
+runtime::SamplingParams ollama_sampling() {
+  runtime::SamplingParams params;
+  params.temperature = 0.8F;
+  params.top_k = 40;
+  params.top_p = 0.9F;
+  return params;
+}
+
+ApiResult<OllamaRequest> parse_ollama_chat(std::string_view body) {
+  auto json = parse_body(body);
+  if (!json.is_ok()) return json.error();
+  Fields fields(*json);
+  OllamaRequest request;
+  read_common(&fields, &request);
+  fields.refuse_unless("tools", {Json::array()}, "tools are not served yet");
+  Json messages = Json::array();
+  if (const Json* list = fields.array("messages")) {
+    for (size_t i = 0; i < list->size() && !fields.has_failed(); ++i) {
+      messages.push_back(read_message((*list)[i], fmt::format("messages[{}]", i), &fields));
+    }
+  }
+  if (auto error = fields.finish()) return std::move(*error);
+  request.only_loads = messages.empty();
+  request.template_input = Json::object({{"messages", std::move(messages)}});
+  return request;
+}
+
+ApiResult<OllamaRequest> parse_ollama_generate(std::string_view body) {
+  auto json = parse_body(body);
+  if (!json.is_ok()) return json.error();
+  Fields fields(*json);
+  OllamaRequest request;
+  read_common(&fields, &request);
+  auto prompt = fields.text("prompt");
+  const auto system = fields.text("system");
+  request.is_raw = fields.boolean("raw").value_or(false);
+  if (request.is_raw && system && !system->empty()) {
+    fields.fail("system", "does not go with raw: true");
+  }
+  fields.refuse_unless("suffix", {""}, "is not served: answers go on from the prompt only");
+  fields.refuse_unless("images", {Json::array()}, "this model reads text only");
+  fields.refuse_unless("template", {""}, "is not served; use raw: true with the whole text");
+  fields.refuse_unless("context", {Json::array()}, "is not served; use /api/chat");
+  if (auto error = fields.finish()) return std::move(*error);
+  request.only_loads = !prompt || prompt->empty();
+  Json messages = Json::array();
+  if (system && !system->empty()) messages.push_back(message("system", *system));
+  messages.push_back(message("user", prompt.value_or("")));
+  request.template_input = Json::object({{"messages", std::move(messages)}});
+  request.text = std::move(prompt).value_or("");
+  return request;
+}
+
+}  // namespace shoal::server
