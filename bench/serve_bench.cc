@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/check.h"
@@ -90,8 +91,11 @@ class World {
     const Status status = batcher_->step();
     CHECK_MSG(status.is_ok(), status.message().c_str());
   }
-  void cancel_all() {
-    for (RequestId id = 1; id <= last_id_; ++id) batcher_->cancel(id);
+  // Of the workers' time since the last call, what each phase of decoding took.
+  RankTimes times() {
+    auto times = engine_->take_times();
+    CHECK_MSG(times.is_ok(), times.status().message().c_str());
+    return times->front();
   }
 
  private:
@@ -106,12 +110,23 @@ double seconds_now() {
   return std::chrono::duration<double>(SteadyClock::instance().now()).count();
 }
 
-// Tokens per second over all streams.
+// Tokens per second over all streams, and where the workers' time goes.
 void decode(benchmark::State& state, const model::Model& model) {
   World world(model, /*prefix_cache=*/true);
   const auto count = static_cast<size_t>(state.range(0));
   const auto sinks = world.streams(count);
+  (void)world.times();
   for ([[maybe_unused]] auto _ : state) world.step();
+  const RankTimes times = world.times();
+  double busy = 0;
+  for (size_t i = 1; i < tensor::kPhases; ++i) {
+    busy += times.of(tensor::Stage::kDecode, static_cast<tensor::Phase>(i));
+  }
+  for (const auto phase : {tensor::Phase::kMatmul, tensor::Phase::kAttention,
+                           tensor::Phase::kSampling, tensor::Phase::kBarrier}) {
+    state.counters[std::string(tensor::phase_name(phase))] =
+        times.of(tensor::Stage::kDecode, phase) / busy;
+  }
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(count));
 }
 
