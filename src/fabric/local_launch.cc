@@ -272,7 +272,8 @@ Status LocalGroup::wait_for_exit(const Deadline& deadline) {
 
 namespace {
 
-Result<std::unique_ptr<Fabric>> join_with(int socket, JoinInfo info, const Deadline& deadline) {
+Result<std::unique_ptr<Fabric>> join_with(int socket, const JoinInfo& info,
+                                          const Deadline& deadline) {
   if (info.link == LinkKind::kTcp) {
     TcpGroupOptions tcp;
     tcp.setup = info.setup;
@@ -292,7 +293,7 @@ Result<std::unique_ptr<Fabric>> join_with(int socket, JoinInfo info, const Deadl
     if (!fds.is_ok()) return fds.status().with_context("the launching node");
     ends.links.push_back({peer, std::move((*fds)[0]), std::move((*fds)[1])});
   }
-  return connect_shm_group(info.setup, std::move(info.node_names), std::move(ends), deadline);
+  return connect_shm_group(info.setup, info.node_names, std::move(ends), deadline);
 }
 
 }  // namespace
@@ -304,7 +305,7 @@ Result<std::unique_ptr<Fabric>> join_local_group(UniqueFd join_socket, const Dea
   Result<JoinInfo> info = receive_join_info(socket, deadline);
   if (!info.is_ok()) return info.status().with_context("the launching node");
   info->setup.fabric.build = std::move(build);
-  ASSIGN_OR_RETURN(auto fabric, join_with(socket, std::move(*info), deadline));
+  ASSIGN_OR_RETURN(auto fabric, join_with(socket, *info, deadline));
   fabric->keep_open(std::move(join_socket));
   return fabric;
 }

@@ -228,6 +228,7 @@ TEST(MappedMemory, WhenOneRankCannotMapItAllRanksDoWithoutAndTheGroupWorks) {
     ends[1].mapped = has_descriptor ? read_only(ends[1].mapped) : UniqueFd();
     std::vector<Status> statuses(kSize);
     std::vector<std::thread> threads;
+    threads.reserve(kSize);
     for (int rank = 0; rank < kSize; ++rank) {
       threads.emplace_back([&, rank] {
         GroupSetup setup;

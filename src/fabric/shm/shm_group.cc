@@ -96,7 +96,7 @@ Result<std::vector<ShmRankEnds>> make_shm_links(int size, const SlotClass& slots
 }
 
 Result<std::unique_ptr<Fabric>> connect_shm_group(const GroupSetup& setup,
-                                                  std::vector<std::string> node_names,
+                                                  const std::vector<std::string>& node_names,
                                                   ShmRankEnds ends, const Deadline& deadline) {
   RETURN_IF_ERROR(check_group_setup(setup));
   CHECK(ends.links.size() + 1 == static_cast<size_t>(setup.size));

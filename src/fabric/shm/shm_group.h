@@ -38,7 +38,7 @@ Result<std::vector<ShmRankEnds>> make_shm_links(int size, const SlotClass& slots
 
 // node_names by rank. Every rank of the group must call this within the deadline.
 Result<std::unique_ptr<Fabric>> connect_shm_group(const GroupSetup& setup,
-                                                  std::vector<std::string> node_names,
+                                                  const std::vector<std::string>& node_names,
                                                   ShmRankEnds ends, const Deadline& deadline);
 
 }  // namespace shoal::fabric

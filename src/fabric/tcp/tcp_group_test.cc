@@ -176,6 +176,7 @@ TEST(TcpGroup, C75dAClosedPortIsNamed) {
 TEST(TcpGroup, C75eAnAddressThatDoesNotAnswerIsNamed) {
   // A full queue of connections drops further requests, as a black hole does.
   UniqueFd listener(socket(AF_INET, SOCK_STREAM, 0));
+  ASSERT_TRUE(listener.is_valid());
   sockaddr_in raw{};
   raw.sin_family = AF_INET;
   raw.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
