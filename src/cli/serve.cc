@@ -38,6 +38,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
   std::string key_file;
+  server::TlsFiles tls;
   std::vector<std::string> origins;
   std::string name;
   size_t queue_max = runtime::SchedulerOptions{}.queue_max;
@@ -57,6 +58,11 @@ std::string served_name(const ServeOptions& options) {
   if (path.filename().empty()) path = path.parent_path();
   const bool is_file = path.extension() == ".gguf";
   return (is_file ? path.stem() : path.filename()).string();
+}
+
+Status check(const ServeOptions& options) {
+  if (options.tls.certificate.empty() == options.tls.key.empty()) return Status::ok();
+  return Status::request("--tls-cert and --tls-key belong together: give both or neither");
 }
 
 Result<server::AccessOptions> read_access(const ServeOptions& options) {
@@ -79,7 +85,8 @@ Result<server::AccessOptions> read_access(const ServeOptions& options) {
 // Where a client on this machine finds the server, also when it listens on all addresses.
 std::string local_url(const server::HttpServer& http, const ServeOptions& options) {
   const bool is_any = options.host == "0.0.0.0" || options.host == "::";
-  return is_any ? fmt::format("http://127.0.0.1:{}", http.port()) : http.url();
+  const std::string_view scheme = options.tls.certificate.empty() ? "http" : "https";
+  return is_any ? fmt::format("{}://127.0.0.1:{}", scheme, http.port()) : http.url();
 }
 
 std::string first_lines(const std::string& url, const ServeOptions& options, bool has_chat) {
@@ -156,7 +163,11 @@ class Server {
   }
 
   Status listen() {
+    RETURN_IF_ERROR(check(options_));
     ASSIGN_OR_RETURN(server::AccessOptions access, read_access(options_));
+    if (access.keys && options_.tls.certificate.empty()) {
+      note("note: keys and prompts travel unencrypted; --tls-cert and --tls-key encrypt them");
+    }
     RETURN_IF_ERROR(reserve_descriptors(kConnectionsMax + kOtherDescriptors));
     ASSIGN_OR_RETURN(text_worker_, server::Workers::start(1));
     service_ = std::make_unique<server::Service>(
@@ -172,6 +183,7 @@ class Server {
     server::add_own_routes(*service_, &router);
     server::HttpOptions http{.host = options_.host, .port = options_.port};
     http.connections_max = kConnectionsMax;
+    http.tls = options_.tls;
     http.on_answer = [this](std::string_view route, int status, double) {
       metrics_.on_http(route, status);
     };
@@ -258,6 +270,12 @@ void add_options(CLI::App& command, ServeOptions* options) {
   command
       .add_option("--api-key-file", options->key_file,
                   "Let in only who has a key of FILE: one a line, # begins a comment")
+      ->type_name("FILE");
+  command
+      .add_option("--tls-cert", options->tls.certificate,
+                  "Encrypt connections with this certificate, the chain behind it (PEM)")
+      ->type_name("FILE");
+  command.add_option("--tls-key", options->tls.key, "The certificate's key (PEM, no password)")
       ->type_name("FILE");
   command
       .add_option("--cors-origin", options->origins,

@@ -1,10 +1,12 @@
 """`shoal serve` on two nodes, as OpenAI's own Python client uses it."""
 
+import http.client
 import json
 import os
 import shlex
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -366,6 +368,41 @@ class LifeTest(harness.Case):
                     self.assertNotIn(secret, server.errors)
         finally:
             del os.environ["SHOAL_LOG"]
+
+
+class EncryptedTest(harness.Case):
+    def test_connections_are_encrypted_with_the_given_certificate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            certificate, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                            "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj",
+                            "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                            key, "-out", certificate], check=True, capture_output=True)
+            self.fail_with("serve", harness.demo_model(), "--port", "0", "--tls-cert", certificate,
+                           says="--tls-key")
+            self.fail_with("serve", harness.demo_model(), "--port", "0", "-q", "--tls-cert", key,
+                           "--tls-key", key, says=[str(key), "PEM"])
+            with serving.Server("--tls-cert", certificate, "--tls-key", key) as server:
+                server.wait_until_ready()
+                self.assertTrue(server.url.startswith("https://"))
+                self.check_one_connection(server, ssl.create_default_context(cafile=certificate))
+
+    def check_one_connection(self, server, context):
+        """A whole answer, a stream and a large body, all on one connection."""
+        port = int(server.url.rpartition(":")[2])
+        link = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+        body = {"model": server.name, "messages": QUESTION, "max_tokens": 5}
+        for extra in ({}, {"stream": True}, {"metadata": {"a": "x" * 1_000_000}}, {"stream": True}):
+            link.request("POST", "/v1/chat/completions", json.dumps({**body, **extra}))
+            socket_before = link.sock
+            answer = link.getresponse()
+            self.assertEqual(answer.status, 200)
+            self.assertTrue(answer.read())
+            self.assertIs(link.sock, socket_before)
+        link.close()
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            self.assertNotIn(b"HTTP/1.1 200", plain.recv(1000))
 
 
 class ExamplesTest(harness.Case):

@@ -57,7 +57,7 @@ class Server:
     def _read_errors(self):
         for line in self.process.stderr:
             self.errors += line
-            if match := re.search(r"listening on (http://\S+);", line):
+            if match := re.search(r"listening on (https?://\S+);", line):
                 self.url = match.group(1)
                 self._listening.set()
         self._listening.set()

@@ -47,6 +47,8 @@ _shoal() {
     "serve --host") return ;;
     "serve --port") return ;;
     "serve --api-key-file") COMPREPLY=($(compgen -f -- "$current")); return ;;
+    "serve --tls-cert") COMPREPLY=($(compgen -f -- "$current")); return ;;
+    "serve --tls-key") COMPREPLY=($(compgen -f -- "$current")); return ;;
     "serve --cors-origin") return ;;
     "serve --name") return ;;
     "serve --queue") return ;;
@@ -106,7 +108,7 @@ _shoal() {
   case "$key" in
     "") words="run serve info models pull plan bench trace eval tokenize completion man --version -h --help" ;;
     "run") words="-h --help --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --system --messages --raw --special --json --stats --logits --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --logit-bias -n --max-tokens --stop --ignore-end" ;;
-    "serve") words="-h --help --host --port --api-key-file --cors-origin --name --queue --grace --sessions --cache --no-prefix-cache --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
+    "serve") words="-h --help --host --port --api-key-file --tls-cert --tls-key --cors-origin --name --queue --grace --sessions --cache --no-prefix-cache --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
     "info") words="-h --help --template --json" ;;
     "models") words="-h --help --json" ;;
     "pull") words="-h --help -q --quiet" ;;

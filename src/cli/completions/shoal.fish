@@ -48,6 +48,8 @@ complete -c shoal -n '__fish_seen_subcommand_from serve' -s h -l help -d 'Show t
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l host -x -d 'The address to listen on; all: 0.0.0.0, with keys'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l port -x -d 'The port to listen on; 0: any free one'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l api-key-file -r -F -d 'Let in only who has a key of FILE: one a line, # begins a comment'
+complete -c shoal -n '__fish_seen_subcommand_from serve' -l tls-cert -r -F -d 'Encrypt connections with this certificate, the chain behind it (PEM)'
+complete -c shoal -n '__fish_seen_subcommand_from serve' -l tls-key -r -F -d 'The certificate\'s key (PEM, no password)'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l cors-origin -x -d 'Let web pages of this origin in, such as http://localhost:3000; * for all'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l name -x -d 'The model\'s name in requests; default: as MODEL, without folder and ending'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l queue -x -d 'Requests that may wait; more are told to come back (429)'

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "server/http/error_response.h"
+#include "server/api/error_response.h"
 #include "server/http/message.h"
 
 namespace shoal::server {

@@ -122,12 +122,13 @@ void read_answer(Fields* fields, GenerationOptions* options) {
   if (const auto value = fields->number("temperature", {.max = 1})) {
     sampling.temperature = static_cast<float>(*value);
   }
-  if (const auto value = fields->number("top_p", {.max = 1, .min_is_open = true})) {
+  if (const auto value = fields->number("top_p", {.max = 1})) {
     sampling.top_p = static_cast<float>(*value);
   }
   if (const auto value = fields->integer("top_k", {.max = INT32_MAX})) {
     sampling.top_k = static_cast<int32_t>(*value);
   }
+  settle_top_p(&sampling);
   read_stops(fields, &options->stops);
   options->is_stream = fields->boolean("stream").value_or(false);
   (void)fields->object("metadata");  // names the client's own user: nothing here depends on it

@@ -30,10 +30,6 @@ int nesting(std::string_view text) {
   return deepest;
 }
 
-std::string range_text(const NumberRange& range) {
-  return fmt::format("{}{} to {}", range.min_is_open ? "above " : "from ", range.min, range.max);
-}
-
 }  // namespace
 
 ApiResult<Json> parse_body(std::string_view body) {
@@ -107,10 +103,9 @@ std::optional<double> Fields::number(std::string_view name, NumberRange range) {
   }
   const auto number = value->get<double>();
   // Written so that NaN fails.
-  const bool is_good =
-      (range.min_is_open ? number > range.min : number >= range.min) && number <= range.max;
+  const bool is_good = number >= range.min && number <= range.max;
   if (is_good) return number;
-  fail(name, "must be a number " + range_text(range));
+  fail(name, fmt::format("must be a number from {} to {}", range.min, range.max));
   return std::nullopt;
 }
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "server/http/error_response.h"
+#include "server/api/error_response.h"
 
 namespace shoal::server {
 
@@ -57,7 +57,6 @@ struct IntegerRange {
 struct NumberRange {
   double min = 0;
   double max = 0;
-  bool min_is_open = false;  // min itself is refused
 };
 
 class Fields {

@@ -79,18 +79,18 @@ TEST(Fields, RangesAreCheckedAtTheirEnds) {
   for (const char* bad : {"0", "11", "-1", "18446744073709551615", "1e3", "99999999999999999999"}) {
     EXPECT_FALSE(integer(bad)) << bad;
   }
-  const auto number = [](const Json& value, bool is_open) {
+  const auto number = [](const Json& value) {
     const Json json = {{"x", value}};
     Fields fields(json);
-    (void)fields.number("x", {.min = 0, .max = 2, .min_is_open = is_open});
+    (void)fields.number("x", {.min = 0, .max = 2});
     return !fields.has_failed();
   };
-  EXPECT_TRUE(number(0, false));
-  EXPECT_TRUE(number(2, false));
-  EXPECT_FALSE(number(0, true));
-  EXPECT_FALSE(number(2.001, false));
-  EXPECT_FALSE(number(std::numeric_limits<double>::quiet_NaN(), false));
-  EXPECT_FALSE(number(std::numeric_limits<double>::infinity(), false));
+  EXPECT_TRUE(number(0));
+  EXPECT_TRUE(number(2));
+  EXPECT_FALSE(number(-0.001));
+  EXPECT_FALSE(number(2.001));
+  EXPECT_FALSE(number(std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_FALSE(number(std::numeric_limits<double>::infinity()));
 }
 
 TEST(Fields, AFieldThatNobodyAskedForIsRefused) {

@@ -5,11 +5,10 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <utility>
 
@@ -29,9 +28,7 @@ constexpr size_t kReadBytes = 16384;
 constexpr Nanoseconds kLinger = std::chrono::seconds(1);
 constexpr size_t kLingerBytesMax = size_t{1} << 20;
 
-using Parser = http::request_parser<http::string_body>;
-
-Request head_of(const Parser& parser) {
+Request head_of(const http::request_parser<http::string_body>& parser) {
   const auto& message = parser.get();
   Request request{.method = std::string(message.method_string()),
                   .target = std::string(message.target()),
@@ -74,11 +71,16 @@ void add_chunk(std::string* text, std::string_view bytes) {
 
 }  // namespace
 
-Connection::Connection(asio::ip::tcp::socket socket, const ConnectionHost& host)
+// A class of its own, so that the header needs no parser.
+class Connection::RequestParser : public http::request_parser<http::string_body> {};
+
+Connection::Connection(std::unique_ptr<ByteStream> stream, asio::any_io_executor executor,
+                       const ConnectionHost& host)
     : host_(host),
-      stream_(std::move(socket)),
+      stream_(std::move(stream)),
+      executor_(std::move(executor)),
       buffer_(2 * host.options.header_bytes_max + kReadBytes),
-      wake_(stream_.get_executor()) {}
+      wake_(executor_) {}
 
 Connection::~Connection() {
   if (outbox_) {
@@ -89,19 +91,20 @@ Connection::~Connection() {
 
 void Connection::drain() {
   is_ending_ = true;
-  if (is_idle_) stream_.cancel();
+  if (is_idle_) stream_->cancel();
 }
 
 void Connection::cut() {
   is_ending_ = true;
   is_gone_ = true;
-  stream_.close();
+  stream_->close();
   wake_.cancel();
 }
 
 asio::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
-  while (!is_ending_ && co_await wait_for_request()) {
+  if (!co_await stream_->open(host_.options.header_deadline)) is_gone_ = true;
+  while (!is_gone_ && !is_ending_ && co_await wait_for_request()) {
     if (!co_await serve_request()) break;
   }
   co_await close();
@@ -110,11 +113,11 @@ asio::awaitable<void> Connection::run() {
 asio::awaitable<bool> Connection::wait_for_request() {
   if (buffer_.size() > 0) co_return true;
   is_idle_ = true;
-  stream_.expires_after(host_.options.idle_deadline);
-  const auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
+  const auto read =
+      co_await stream_->read_some(buffer_.prepare(kReadBytes), host_.options.idle_deadline);
   is_idle_ = false;
-  if (error) co_return false;
-  buffer_.commit(count);
+  if (read.error) co_return false;
+  buffer_.commit(read.count);
   co_return true;
 }
 
@@ -144,14 +147,34 @@ std::optional<Response> Connection::refuse(const Request& request, std::string* 
   return std::nullopt;
 }
 
+asio::awaitable<beast::error_code> Connection::read_part(RequestParser& parser, Part part,
+                                                         Nanoseconds time) {
+  const Deadline deadline = Deadline::after(time);
+  parser.eager(part == Part::kAll);
+  for (;;) {
+    while (buffer_.size() > 0) {
+      beast::error_code error;
+      const size_t used = parser.put(buffer_.data(), error);
+      buffer_.consume(used);
+      const bool is_done = part == Part::kHeader ? parser.is_header_done() : parser.is_done();
+      if (error && error != http::error::need_more) co_return error;
+      if (is_done) co_return beast::error_code();
+      if (error || used == 0) break;
+    }
+    if (buffer_.size() + kReadBytes > buffer_.max_size()) co_return http::error::buffer_overflow;
+    const auto read = co_await stream_->read_some(buffer_.prepare(kReadBytes), deadline.left());
+    if (read.error) co_return read.error;
+    buffer_.commit(read.count);
+  }
+}
+
 asio::awaitable<bool> Connection::serve_request() {
-  Parser parser;
+  RequestParser parser;
   parser.header_limit(static_cast<uint32_t>(host_.options.header_bytes_max));
   parser.body_limit(host_.options.body_bytes_max);
   exchanged_ = {.started = SteadyClock::instance().now()};
   request_headers_.clear();
-  stream_.expires_after(host_.options.header_deadline);
-  auto [error, read] = co_await http::async_read_header(stream_, buffer_, parser, kTuple);
+  auto error = co_await read_part(parser, Part::kHeader, host_.options.header_deadline);
   const auto refuse_bytes = [&]() -> std::optional<Response> {
     has_unread_body_ = true;
     exchanged_.keeps_alive = false;
@@ -177,9 +200,8 @@ asio::awaitable<bool> Connection::serve_request() {
       !co_await send("HTTP/1.1 100 Continue\r\n\r\n")) {
     co_return false;
   }
-  stream_.expires_after(host_.options.body_deadline);
   if (has_unread_body_) {
-    std::tie(error, read) = co_await http::async_read(stream_, buffer_, parser, kTuple);
+    error = co_await read_part(parser, Part::kAll, host_.options.body_deadline);
   }
   if (error) {
     auto refusal = refuse_bytes();
@@ -193,7 +215,7 @@ asio::awaitable<bool> Connection::serve_request() {
 
 asio::awaitable<bool> Connection::answer(Request request) {
   is_gone_ = false;
-  const auto wake = [weak = weak_from_this(), executor = stream_.get_executor()] {
+  const auto wake = [weak = weak_from_this(), executor = executor_] {
     asio::post(executor, [weak] {
       if (const auto self = weak.lock()) self->wake_.cancel();
     });
@@ -281,10 +303,9 @@ asio::awaitable<bool> Connection::send_stream(StreamHead head, Outbox::Output fi
 }
 
 asio::awaitable<bool> Connection::send(std::string text) {
-  stream_.expires_after(host_.options.write_deadline);
-  const auto [error, count] = co_await asio::async_write(stream_, asio::buffer(text), kTuple);
-  if (error) is_gone_ = true;
-  co_return !error;
+  const bool is_sent = co_await stream_->write(asio::buffer(text), host_.options.write_deadline);
+  if (!is_sent) is_gone_ = true;
+  co_return is_sent;
 }
 
 asio::awaitable<bool> Connection::wait(Nanoseconds time) {
@@ -295,21 +316,20 @@ asio::awaitable<bool> Connection::wait(Nanoseconds time) {
 
 void Connection::start_watching() {
   is_watching_ = true;
-  asio::co_spawn(stream_.get_executor(), watch_client(), asio::detached);
+  asio::co_spawn(executor_, watch_client(), asio::detached);
 }
 
 // Bytes that come are the next request's: they are kept, up to a bound.
 asio::awaitable<void> Connection::watch_client() {
   const auto self = shared_from_this();
   while (buffer_.size() + kReadBytes <= buffer_.max_size()) {
-    const auto [error, count] =
-        co_await stream_.socket().async_read_some(buffer_.prepare(kReadBytes), kTuple);
-    if (error && error != asio::error::operation_aborted) {
+    const auto read = co_await stream_->read_some(buffer_.prepare(kReadBytes), std::nullopt);
+    if (read.error && read.error != asio::error::operation_aborted) {
       is_gone_ = true;
       outbox_->set_gone();
     }
-    if (error) break;
-    buffer_.commit(count);
+    if (read.error) break;
+    buffer_.commit(read.count);
   }
   is_watching_ = false;
   wake_.cancel();
@@ -317,24 +337,23 @@ asio::awaitable<void> Connection::watch_client() {
 
 asio::awaitable<void> Connection::stop_watching() {
   while (is_watching_) {
-    stream_.cancel();
+    stream_->cancel();
     co_await wait(kLinger);
   }
 }
 
 asio::awaitable<void> Connection::close() {
-  beast::error_code ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  if (!is_gone_) co_await stream_->shut_down(kLinger);
   if (has_unread_body_ && !is_gone_) {
     std::string trash(kReadBytes, '\0');
-    stream_.expires_after(kLinger);
+    const Deadline deadline = Deadline::after(kLinger);
     for (size_t total = 0; total < kLingerBytesMax;) {
-      const auto [error, count] = co_await stream_.async_read_some(asio::buffer(trash), kTuple);
-      if (error) break;
-      total += count;
+      const auto read = co_await stream_->read_some(asio::buffer(trash), deadline.left());
+      if (read.error) break;
+      total += read.count;
     }
   }
-  stream_.close();
+  stream_->close();
 }
 
 void Connection::report(int status) {

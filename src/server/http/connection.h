@@ -6,14 +6,13 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "server/http/byte_stream.h"
 #include "server/http/http_server.h"
 #include "server/http/outbox.h"
 #include "server/http/workers.h"
@@ -30,7 +29,8 @@ struct ConnectionHost {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(boost::asio::ip::tcp::socket socket, const ConnectionHost& host);
+  Connection(std::unique_ptr<ByteStream> stream, boost::asio::any_io_executor executor,
+             const ConnectionHost& host);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -53,6 +53,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
   boost::asio::awaitable<bool> wait_for_request();
   boost::asio::awaitable<bool> serve_request();
+  // Feeds the parser up to the end of the header, or of the whole request.
+  enum class Part { kHeader, kAll };
+  class RequestParser;
+  boost::asio::awaitable<boost::system::error_code> read_part(RequestParser& parser, Part part,
+                                                              Nanoseconds time);
   // The head was read: why this request is answered without its route.
   std::optional<Response> refuse(const Request& request, std::string* tail);
   boost::asio::awaitable<bool> answer(Request request);
@@ -69,7 +74,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void report(int status);
 
   const ConnectionHost& host_;
-  boost::beast::tcp_stream stream_;
+  std::unique_ptr<ByteStream> stream_;
+  boost::asio::any_io_executor executor_;
   boost::beast::flat_buffer buffer_;
   boost::asio::steady_timer wake_;
   std::shared_ptr<Outbox> outbox_;  // shared with the route; null between requests

@@ -104,6 +104,7 @@ class HttpServer::Impl {
   Impl& operator=(const Impl&) = delete;
 
   Status listen() {
+    ASSIGN_OR_RETURN(streams_, ByteStreams::create(host_.options.tls));
     ASSIGN_OR_RETURN(const asio::ip::address address, resolve(host_.options.host));
     const tcp::endpoint endpoint(address, host_.options.port);
     boost::system::error_code error;
@@ -122,7 +123,8 @@ class HttpServer::Impl {
 
   uint16_t port() const { return local_.port(); }
   std::string url() const {
-    return fmt::format("http://{}:{}", address_text(local_.address()), local_.port());
+    return fmt::format("{}://{}:{}", streams_->is_encrypted() ? "https" : "http",
+                       address_text(local_.address()), local_.port());
   }
   size_t connections() const {
     const std::lock_guard lock(mutex_);
@@ -170,7 +172,7 @@ class HttpServer::Impl {
       boost::system::error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
       if (connections_.size() >= host_.options.connections_max) {
-        refuse(std::move(socket));
+        if (!streams_->is_encrypted()) refuse(std::move(socket));
       } else {
         asio::co_spawn(context_, serve(std::move(socket)), asio::detached);
       }
@@ -197,7 +199,8 @@ class HttpServer::Impl {
 
   asio::awaitable<void> serve(tcp::socket socket) {
     // Shared: its own coroutines keep it alive.
-    const auto connection = std::make_shared<Connection>(std::move(socket), host_);
+    const auto connection = std::make_shared<Connection>(streams_->make(std::move(socket)),
+                                                         context_.get_executor(), host_);
     connections_.insert(connection.get());
     {
       const std::lock_guard lock(mutex_);
@@ -211,6 +214,7 @@ class HttpServer::Impl {
   }
 
   ConnectionHost host_;
+  std::unique_ptr<ByteStreams> streams_;
   std::unique_ptr<Workers> workers_;
   asio::io_context context_;
   tcp::acceptor acceptor_;

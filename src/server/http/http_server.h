@@ -22,9 +22,16 @@
 
 namespace shoal::server {
 
+// PEM files; empty: the connections are not encrypted.
+struct TlsFiles {
+  std::string certificate{};  // with the chain behind it
+  std::string key{};
+};
+
 struct HttpOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  // 0: any free one
+  TlsFiles tls{};
   size_t header_bytes_max = 32768;
   size_t body_bytes_max = size_t{8} * 1024 * 1024;
   size_t stream_bytes_max = size_t{256} * 1024;  // of a stream that its reader has not taken
@@ -55,7 +62,7 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   uint16_t port() const;
-  std::string url() const;  // "http://127.0.0.1:8080"
+  std::string url() const;  // "http://127.0.0.1:8080", or https
   size_t connections() const;
 
   // Takes no new connection and no new request, and waits until all answers under way are sent.

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "server/http/error_response.h"
+#include "server/api/error_response.h"
 
 namespace shoal::server {
 namespace {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/http/error_response.h"
+#include "server/api/error_response.h"
 #include "server/http/exchange.h"
 #include "server/http/message.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "server/api/error_response.h"
 #include "server/generate/generation.h"
-#include "server/http/error_response.h"
 #include "server/http/exchange.h"
 #include "server/openai/answer_shape.h"
 #include "server/service.h"

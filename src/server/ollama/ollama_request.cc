@@ -55,15 +55,16 @@ void read_options(Fields* fields, OllamaRequest* request) {
   if (value == nullptr) return;
   Fields options(*value, "options");
   read_float(&options, "temperature", {.max = 100}, &sampling.temperature);
-  read_float(&options, "top_p", {.max = 1, .min_is_open = true}, &sampling.top_p);
+  read_float(&options, "top_p", {.max = 1}, &sampling.top_p);
   read_float(&options, "min_p", {.max = 1}, &sampling.min_p);
-  read_float(&options, "repeat_penalty", {.max = 10, .min_is_open = true},
+  read_float(&options, "repeat_penalty", {.min = kRepetitionPenaltyMin, .max = 10},
              &sampling.repetition_penalty);
   read_float(&options, "presence_penalty", {.min = -2, .max = 2}, &sampling.presence_penalty);
   read_float(&options, "frequency_penalty", {.min = -2, .max = 2}, &sampling.frequency_penalty);
   if (const auto top_k = options.integer("top_k", {.max = INT32_MAX})) {
     sampling.top_k = static_cast<int32_t>(*top_k);
   }
+  settle_top_p(&sampling);
   const auto seed = options.integer("seed", {.min = INT64_MIN});
   if (seed && *seed != -1) sampling.seed = static_cast<uint64_t>(*seed);
   // -1: until the end; -2: until the context is full, which is the same bound.

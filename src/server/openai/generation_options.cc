@@ -82,22 +82,25 @@ void read_float(Fields* fields, std::string_view name, NumberRange range, float*
 
 }  // namespace
 
+void settle_top_p(runtime::SamplingParams* sampling) {
+  if (sampling->top_p > 0) return;
+  sampling->top_p = 1;
+  sampling->top_k = 1;
+}
+
 void read_generation_options(Fields* fields, GenerationOptions* options) {
   runtime::SamplingParams& sampling = options->sampling;
   read_float(fields, "temperature", {.max = 2}, &sampling.temperature);
   read_float(fields, "top_p", {.max = 1}, &sampling.top_p);
   read_float(fields, "min_p", {.max = 1}, &sampling.min_p);
-  read_float(fields, "repetition_penalty", {.max = 10, .min_is_open = true},
+  read_float(fields, "repetition_penalty", {.min = kRepetitionPenaltyMin, .max = 10},
              &sampling.repetition_penalty);
   read_float(fields, "presence_penalty", {.min = -2, .max = 2}, &sampling.presence_penalty);
   read_float(fields, "frequency_penalty", {.min = -2, .max = 2}, &sampling.frequency_penalty);
   if (const auto top_k = fields->integer("top_k", {.min = -1, .max = INT32_MAX})) {
     sampling.top_k = *top_k < 0 ? 0 : static_cast<int32_t>(*top_k);  // vLLM's "off" is -1
   }
-  if (sampling.top_p <= 0) {  // no probability at all still takes the best token
-    sampling.top_p = 1;
-    sampling.top_k = 1;
-  }
+  settle_top_p(&sampling);
   read_seed(fields, &sampling.seed);
   read_biases(fields, &sampling.logit_bias);
   read_stops(fields, &options->stops);

@@ -31,6 +31,12 @@ struct GenerationOptions {
   uint32_t logprobs_top = 0;
 };
 
+// The least repetition penalty that is served: what float32 holds, with room.
+inline constexpr double kRepetitionPenaltyMin = 0.01;
+
+// top_p of 0 leaves the best token; so does what float32 cannot tell from it.
+void settle_top_p(runtime::SamplingParams* sampling);
+
 // The fields that all routes have, except for logprobs and the limits on tokens.
 void read_generation_options(Fields* fields, GenerationOptions* options);
 

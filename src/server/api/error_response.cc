@@ -1,4 +1,4 @@
-#include "server/http/error_response.h"
+#include "server/api/error_response.h"
 
 #include <nlohmann/json.hpp>
 
