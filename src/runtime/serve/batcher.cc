@@ -11,6 +11,10 @@ namespace {
 
 Nanoseconds now() { return SteadyClock::instance().now(); }
 
+// A step of prompts only may take that many times as long: nobody waits in the middle of an answer,
+// but whoever comes or goes does.
+constexpr double kPromptsOnlyFactor = 4;
+
 double seconds_between(Nanoseconds from, Nanoseconds to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -260,14 +264,16 @@ void Batcher::plan_answers() {
   }
 }
 
+size_t Batcher::prompt_budget() const {
+  const size_t fixed = options_.prefill_beside_decode;
+  const auto target = std::chrono::duration<double>(options_.step_target).count();
+  if (!items_.empty()) return fixed != 0 ? fixed : pace_.tokens_beside_answers(target);
+  return fixed != 0 ? tokens_left_ : pace_.tokens_alone(target * kPromptsOnlyFactor);
+}
+
 // Prompts, from the one after that which had its turn last.
 void Batcher::plan_prompts() {
-  size_t budget = tokens_left_;
-  if (!items_.empty()) {
-    const size_t fixed = options_.prefill_beside_decode;
-    const auto target = std::chrono::duration<double>(options_.step_target).count();
-    budget = std::min(budget, fixed != 0 ? fixed : pace_.tokens(target));
-  }
+  size_t budget = std::min(tokens_left_, prompt_budget());
   const auto is_later = [&](const std::unique_ptr<Job>& job) { return job->id > last_prompt_; };
   const auto first = std::find_if(running_.begin(), running_.end(), is_later) - running_.begin();
   for (size_t n = 0; n < running_.size() && budget > 0 && broken_.is_ok(); ++n) {

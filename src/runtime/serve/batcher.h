@@ -65,6 +65,7 @@ class Batcher {
   void plan();
   void plan_answers();
   void plan_prompts();
+  size_t prompt_budget() const;
   void take(Job& job, size_t tokens);
   bool make_room(const Job& job, size_t tokens);
   void preempt_last();

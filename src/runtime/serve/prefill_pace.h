@@ -1,4 +1,4 @@
-// PrefillPace: how many tokens of prompts fit into a step that answers wait for.
+// PrefillPace: how many tokens of prompts fit into a step of a given length.
 //
 // From what past steps took: a step of answers only, and what each token of a prompt adds to it.
 // Thread rule: values.
@@ -31,15 +31,20 @@ class PrefillPace {
         std::max(step.seconds - answers, 0.0) / static_cast<double>(step.prefill_tokens));
   }
 
-  // For a step that should take `seconds_target` at most.
-  size_t tokens(double seconds_target) const {
+  // For a step that should take `seconds` at most, without answers and with.
+  size_t tokens_alone(double seconds) const { return tokens_in(seconds); }
+  size_t tokens_beside_answers(double seconds) const {
+    return tokens_in(seconds - answers_seconds_);
+  }
+
+ private:
+  size_t tokens_in(double seconds) const {
     if (token_seconds_ <= 0) return kFirst;
-    const double fit = std::max(0.0, seconds_target - answers_seconds_) / token_seconds_;
+    const double fit = std::max(0.0, seconds) / token_seconds_;
     const auto whole = static_cast<size_t>(std::min(fit, 1e9)) / kGrain * kGrain;
     return std::max(whole, kTokensMin);
   }
 
- private:
   static void mix(double* mean, double value) {
     constexpr double kNew = 0.25;
     *mean = *mean == 0 ? value : *mean + kNew * (value - *mean);

@@ -30,10 +30,10 @@ struct SchedulerOptions {
   size_t queue_max = 256;    // requests that wait, at least 1
   uint32_t running_max = 0;  // requests at once; 0, and at most: EngineOptions::sessions_max
   // How long a step should take at most while answers are under way: what a client waits for its
-  // next token because of somebody else's prompt.
+  // next token because of somebody else's prompt. Four times that while there are only prompts.
   Nanoseconds step_target{std::chrono::milliseconds(250)};
-  // Tokens of prompts in a step beside answers, instead of what step_target and the measured speed
-  // give; 0: those. Tests set it.
+  // Tokens of prompts in a step beside answers, and as many as the engine takes in one without,
+  // instead of what step_target and the measured speed give; 0: those. Tests set it.
   uint32_t prefill_beside_decode = 0;
   bool prefix_cache = true;
 };
