@@ -314,6 +314,41 @@ TEST(Sampler, ASummaryChoosesWhatFullLogitsChooseOrAsksForThem) {
   EXPECT_GT(asked, 500);
 }
 
+// Against a sort of all rows: ties, impossible tokens, fewer rows than are asked for.
+TEST(LogitSummary, HoldsTheBestRowsInOrder) {
+  for (const size_t rows : {1, 5, 255, 256, 257, 1000, 4096}) {
+    for (const size_t top_max : {1, 20, 64, 256, 300}) {
+      std::vector<float> logits = random_logits(rows, static_cast<uint32_t>(rows + top_max));
+      for (size_t i = 0; i < rows; i += 3) logits[i] = std::round(logits[i]);
+      for (size_t i = 0; i < rows; i += 7) logits[i] = -kInfinity;
+      std::vector<Candidate> sorted(rows);
+      for (size_t i = 0; i < rows; ++i) sorted[i] = {static_cast<TokenId>(i + 100), logits[i]};
+      std::sort(sorted.begin(), sorted.end(), comes_before);
+      sorted.resize(std::min(rows, top_max));
+      LogitSummary summary;
+      summarize(logits, {100, top_max, 1}, &summary);
+      EXPECT_FALSE(summary.non_finite);
+      ASSERT_EQ(summary.top.size(), sorted.size());
+      for (size_t i = 0; i < sorted.size(); ++i) {
+        ASSERT_EQ(summary.top[i].id, sorted[i].id) << rows << " rows, the best " << top_max;
+        ASSERT_EQ(summary.top[i].logit, sorted[i].logit);
+      }
+    }
+  }
+}
+
+TEST(LogitSummary, SaysWhenARowIsNotFinite) {
+  for (const float bad : {kNan, kInfinity}) {
+    for (const size_t at : {0, 255, 256, 700}) {
+      std::vector<float> logits = random_logits(701, 3);
+      logits[at] = bad;
+      LogitSummary summary;
+      summarize(logits, {0, 64, 1}, &summary);
+      EXPECT_TRUE(summary.non_finite);
+    }
+  }
+}
+
 TEST(LogitSummary, IsTheSameHoweverTheRowsAreCut) {
   std::vector<float> logits = random_logits(300, 5);
   logits[17] = logits[200] = logits[201] = 7;

@@ -1,7 +1,9 @@
 #include "runtime/sampling/logits.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "base/check.h"
@@ -24,26 +26,64 @@ void offer(Candidate candidate, size_t top_max, std::vector<Candidate>* heap) {
   }
 }
 
+// The largest logit of each group: the rows whose number has the same remainder. Groups lie side by
+// side, so that the compiler takes many at a time.
+constexpr size_t kGroups = 256;
+struct GroupMaxima {
+  std::array<float, kGroups> of;
+  bool non_finite = false;  // a row was NaN or +infinity
+};
+
+GroupMaxima group_maxima(std::span<const float> logits) {
+  GroupMaxima maxima;
+  maxima.of.fill(kMinusInfinity);
+  uint32_t bad = 0;
+  for (size_t first = 0; first < logits.size(); first += kGroups) {
+    const size_t count = std::min(kGroups, logits.size() - first);
+    const float* row = logits.data() + first;
+    for (size_t i = 0; i < count; ++i) {
+      maxima.of[i] = maxima.of[i] < row[i] ? row[i] : maxima.of[i];
+      bad |= row[i] < std::numeric_limits<float>::infinity() ? 0U : 1U;
+    }
+  }
+  maxima.non_finite = bad != 0;
+  return maxima;
+}
+
+// A logit that at least `count` rows reach: the count-th largest maximum of a group.
+float reached_by(size_t count, const GroupMaxima& maxima) {
+  if (count > kGroups) return kMinusInfinity;
+  std::array<float, kGroups> sorted = maxima.of;
+  std::nth_element(sorted.begin(), sorted.begin() + (count - 1), sorted.end(), std::greater<>());
+  return sorted[count - 1];
+}
+
+// The best rows. Only those above a bound that hardly more than top_max reach are compared.
+void take_top(std::span<const float> logits, const SummaryRequest& request,
+              const GroupMaxima& maxima, std::vector<Candidate>* top) {
+  top->clear();
+  top->reserve(request.top_max + 1);
+  if (request.top_max == 0) return;
+  const float bound = reached_by(request.top_max, maxima);
+  for (size_t group = 0; group < std::min(kGroups, logits.size()); ++group) {
+    if (maxima.of[group] < bound) continue;
+    for (size_t i = group; i < logits.size(); i += kGroups) {
+      if (logits[i] < bound) continue;
+      offer({request.first_id + static_cast<TokenId>(i), logits[i]}, request.top_max, top);
+    }
+  }
+  std::sort_heap(top->begin(), top->end(), comes_before);
+}
+
 }  // namespace
 
 void summarize(std::span<const float> logits, const SummaryRequest& request, LogitSummary* out) {
-  out->top.clear();
-  out->top.reserve(request.top_max + 1);
+  const GroupMaxima maxima = group_maxima(logits);
+  take_top(logits, request, maxima, &out->top);
   out->inverse_temperature = request.inverse_temperature;
   out->rows = logits.size();
-  out->non_finite = false;
-  float best = kMinusInfinity;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const float logit = logits[i];
-    out->non_finite |= !(logit < std::numeric_limits<float>::infinity());
-    best = std::max(best, logit);
-    // A row of the worst kept logit has a higher id than those kept, so it need not be offered.
-    if (request.top_max > 0 &&
-        (out->top.size() < request.top_max || logit > out->top.front().logit)) {
-      offer({request.first_id + static_cast<TokenId>(i), logit}, request.top_max, &out->top);
-    }
-  }
-  std::sort_heap(out->top.begin(), out->top.end(), comes_before);
+  out->non_finite = maxima.non_finite;
+  const float best = *std::max_element(maxima.of.begin(), maxima.of.end());
 
   out->log_sum_exp = kMinusInfinity;
   if (out->non_finite || best == kMinusInfinity || request.inverse_temperature == 0) return;
