@@ -7,8 +7,6 @@
 namespace shoal::server {
 namespace {
 
-using ::testing::ElementsAre;
-
 // Pushes tokens one at a time; keeps what came when.
 class Stream {
  public:

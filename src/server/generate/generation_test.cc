@@ -10,8 +10,6 @@
 namespace shoal::server {
 namespace {
 
-using ::testing::ElementsAre;
-
 // What a receiver was told, kept apart from it: the generation owns the receiver.
 struct Told {
   std::mutex mutex{};
@@ -74,7 +72,8 @@ struct Observed final : GenerationObserver {
 
 class GenerationTest : public ::testing::Test {
  protected:
-  Result<std::shared_ptr<Generation>> start(size_t choices, std::vector<std::string> stops = {}) {
+  Result<std::shared_ptr<Generation>> start(size_t choices,
+                                            const std::vector<std::string>& stops = {}) {
     told_.texts.resize(choices);
     told_.ends.resize(choices);
     std::vector<Choice> list(choices);

@@ -32,6 +32,8 @@ class Router {
  public:
   void add(Route route);
 
+  const std::vector<Route>& routes() const { return routes_; }
+
   struct Match {
     const Route* route = nullptr;  // null: `error` says why
     std::string tail{};

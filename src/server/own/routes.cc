@@ -6,6 +6,7 @@
 
 #include "server/openai/answers.h"
 #include "server/openai/chat_request.h"
+#include "server/own/openapi.h"
 
 namespace shoal::server {
 namespace {
@@ -144,6 +145,11 @@ void add_own_routes(Service& service, Router* router) {
                      exchange->respond({.body = to_text({{"version", service.names().version}})});
                    },
                .is_quick = true});
+  router->add({.method = "GET",
+               .pattern = "/openapi.json",
+               .handler = [&service](const Request&, const ExchangePointer& exchange) {
+                 exchange->respond({.body = openapi_json(service.names().version)});
+               }});
   add_work(service, "/tokenize", tokenize, router);
   add_work(service, "/detokenize", detokenize, router);
 }

@@ -1,7 +1,7 @@
 // The server's own routes: health, metrics, tokens.
 //
-// GET /health, /ready, /metrics; POST /tokenize, /detokenize (docs/api.md).
-// Thread rule: as Router.
+// GET /health, /ready, /metrics, /version, /openapi.json; POST /tokenize, /detokenize
+// (docs/api.md). Thread rule: as Router.
 #pragma once
 
 #include "server/http/router.h"

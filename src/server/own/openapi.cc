@@ -1,0 +1,150 @@
+#include "server/own/openapi.h"
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace shoal::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What requests are made of.
+constexpr std::string_view kSchemas = R"json({
+  "Error": {"type": "object", "properties": {"error": {"type": "object", "properties": {
+    "message": {"type": "string"}, "type": {"type": "string"},
+    "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
+  "Message": {"type": "object", "required": ["role"], "properties": {
+    "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+    "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
+      "type": "object", "required": ["type", "text"],
+      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]},
+    "name": {"type": "string"}, "reasoning_content": {"type": "string"},
+    "tool_calls": {"type": "array"}, "tool_call_id": {"type": "string"}}},
+  "Generation": {"type": "object", "required": ["model"], "properties": {
+    "model": {"type": "string"},
+    "max_tokens": {"type": "integer", "minimum": 1},
+    "temperature": {"type": "number", "minimum": 0, "maximum": 2, "default": 1},
+    "top_p": {"type": "number", "minimum": 0, "maximum": 1, "default": 1},
+    "top_k": {"type": "integer", "minimum": -1},
+    "min_p": {"type": "number", "minimum": 0, "maximum": 1},
+    "repetition_penalty": {"type": "number", "minimum": 0.01, "maximum": 10},
+    "presence_penalty": {"type": "number", "minimum": -2, "maximum": 2},
+    "frequency_penalty": {"type": "number", "minimum": -2, "maximum": 2},
+    "seed": {"type": "integer"},
+    "n": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1},
+    "stop": {"oneOf": [{"type": "string"},
+      {"type": "array", "maxItems": 64, "items": {"type": "string"}}]},
+    "logit_bias": {"type": "object", "additionalProperties":
+      {"type": "number", "minimum": -100, "maximum": 100}},
+    "stream": {"type": "boolean", "default": false},
+    "stream_options": {"type": "object", "properties": {"include_usage": {"type": "boolean"}}},
+    "ignore_eos": {"type": "boolean"},
+    "user": {"type": "string"}}},
+  "ChatRequest": {"allOf": [{"$ref": "#/components/schemas/Generation"}, {"type": "object",
+    "required": ["messages"], "properties": {
+      "messages": {"type": "array", "minItems": 1,
+        "items": {"$ref": "#/components/schemas/Message"}},
+      "max_completion_tokens": {"type": "integer", "minimum": 1},
+      "logprobs": {"type": "boolean"},
+      "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
+      "chat_template_kwargs": {"type": "object"},
+      "metadata": {"type": "object", "additionalProperties": {"type": "string"}}}}]},
+  "CompletionRequest": {"allOf": [{"$ref": "#/components/schemas/Generation"}, {"type": "object",
+    "required": ["prompt"], "properties": {
+      "prompt": {"oneOf": [{"type": "string"}, {"type": "array"}]},
+      "echo": {"type": "boolean"},
+      "logprobs": {"type": "integer", "minimum": 0, "maximum": 5}}}]},
+  "MessagesRequest": {"type": "object", "required": ["model", "max_tokens", "messages"],
+    "properties": {
+      "model": {"type": "string"}, "max_tokens": {"type": "integer", "minimum": 1},
+      "messages": {"type": "array", "minItems": 1}, "system": {"type": ["string", "array"]},
+      "temperature": {"type": "number", "minimum": 0, "maximum": 1},
+      "top_p": {"type": "number"}, "top_k": {"type": "integer"},
+      "stop_sequences": {"type": "array", "items": {"type": "string"}},
+      "stream": {"type": "boolean"}, "metadata": {"type": "object"}}},
+  "CountRequest": {"type": "object", "required": ["model", "messages"], "properties": {
+    "model": {"type": "string"}, "messages": {"type": "array"},
+    "system": {"type": ["string", "array"]}}},
+  "OllamaChat": {"type": "object", "required": ["model"], "properties": {
+    "model": {"type": "string"}, "messages": {"type": "array"},
+    "stream": {"type": "boolean", "default": true}, "options": {"type": "object"},
+    "keep_alive": {"type": ["string", "number"]}}},
+  "OllamaGenerate": {"type": "object", "required": ["model"], "properties": {
+    "model": {"type": "string"}, "prompt": {"type": "string"}, "system": {"type": "string"},
+    "raw": {"type": "boolean"}, "stream": {"type": "boolean", "default": true},
+    "options": {"type": "object"}, "keep_alive": {"type": ["string", "number"]}}},
+  "OllamaShow": {"type": "object", "required": ["model"],
+    "properties": {"model": {"type": "string"}}},
+  "Tokenize": {"type": "object", "properties": {
+    "prompt": {"type": "string"}, "add_special_tokens": {"type": "boolean", "default": true},
+    "messages": {"type": "array"}, "add_generation_prompt": {"type": "boolean", "default": true}}},
+  "Detokenize": {"type": "object", "required": ["tokens"],
+    "properties": {"tokens": {"type": "array", "items": {"type": "integer"}}}}
+})json";
+
+struct Operation {
+  std::string_view method;
+  std::string_view path;
+  std::string_view summary;
+  std::string_view request;  // a schema; empty: no body
+};
+
+constexpr Operation kOperations[] = {
+    {"get", "/v1/models", "The models that are served", ""},
+    {"get", "/v1/models/{id}", "One of them", ""},
+    {"post", "/v1/chat/completions", "Answer a conversation", "ChatRequest"},
+    {"post", "/v1/completions", "Continue a text", "CompletionRequest"},
+    {"post", "/v1/messages", "Answer a conversation (Anthropic)", "MessagesRequest"},
+    {"post", "/v1/messages/count_tokens", "Count a prompt's tokens (Anthropic)", "CountRequest"},
+    {"post", "/api/chat", "Answer a conversation (Ollama)", "OllamaChat"},
+    {"post", "/api/generate", "Answer a prompt (Ollama)", "OllamaGenerate"},
+    {"get", "/api/tags", "The models that are served (Ollama)", ""},
+    {"get", "/api/ps", "The models that are loaded (Ollama)", ""},
+    {"post", "/api/show", "What a model is (Ollama)", "OllamaShow"},
+    {"get", "/api/version", "This program's version (Ollama)", ""},
+    {"get", "/health", "Whether the model answers", ""},
+    {"get", "/ready", "The same", ""},
+    {"get", "/metrics", "Counters in Prometheus's text format", ""},
+    {"get", "/version", "This program's version", ""},
+    {"get", "/openapi.json", "This description", ""},
+    {"post", "/tokenize", "A text or a conversation as tokens", "Tokenize"},
+    {"post", "/detokenize", "Tokens as text", "Detokenize"},
+};
+
+Json describe(const Operation& operation) {
+  const Json error = {
+      {"description", "What is wrong"},
+      {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}};
+  Json json = {{"summary", operation.summary},
+               {"responses", {{"200", {{"description", "The answer"}}}, {"default", error}}}};
+  if (operation.path.ends_with("{id}")) {
+    json["parameters"] = Json::array(
+        {{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
+  }
+  if (!operation.request.empty()) {
+    const std::string schema = "#/components/schemas/" + std::string(operation.request);
+    json["requestBody"] = {{"required", true},
+                           {"content", {{"application/json", {{"schema", {{"$ref", schema}}}}}}}};
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string openapi_json(const std::string& version) {
+  Json paths = Json::object();
+  for (const Operation& operation : kOperations) {
+    paths[std::string(operation.path)][std::string(operation.method)] = describe(operation);
+  }
+  const Json json = {
+      {"openapi", "3.1.0"},
+      {"info", {{"title", "Shoal"}, {"version", version}}},
+      {"paths", std::move(paths)},
+      {"components",
+       {{"schemas", Json::parse(kSchemas, nullptr, false)},
+        {"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
+      {"security", Json::array({Json::object({{"key", Json::array()}}), Json::object()})}};
+  return json.dump();
+}
+
+}  // namespace shoal::server
