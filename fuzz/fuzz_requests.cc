@@ -1,0 +1,98 @@
+// Any bytes as what clients send to the server: bodies of every API, paths, files of keys. The
+// first byte chooses the parser. What is accepted keeps the promises that the routes rely on.
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "server/access/access.h"
+#include "server/anthropic/message_request.h"
+#include "server/http/message.h"
+#include "server/ollama/ollama_request.h"
+#include "server/openai/chat_request.h"
+#include "server/openai/completion_request.h"
+
+namespace {
+
+using namespace shoal::server;  // NOLINT(google-build-using-namespace)
+
+void check_options(const GenerationOptions& options) {
+  CHECK(options.choices >= 1 && options.choices <= kChoicesMax);
+  CHECK(options.logprobs_top <= shoal::runtime::GenerationRequest::kLogprobsTopMax);
+  CHECK(options.wants_logprobs || options.logprobs_top == 0);
+  CHECK(options.tokens_max.value_or(1) >= 1);
+  CHECK(shoal::runtime::StopMatcher::create(options.stops).is_ok());
+  CHECK(shoal::runtime::validate(options.sampling, size_t{1} << 31).is_ok());
+}
+
+void check_template_input(const Json& input) {
+  CHECK(input.is_object() && input.contains("messages"));
+  // Not nested too deep to be written, and valid.
+  CHECK(!Json::parse(input.dump(), nullptr, false).is_discarded());
+}
+
+void feed_chat(std::string_view body) {
+  auto request = parse_chat_request(body);
+  if (!request.is_ok()) return;
+  check_options(request->options);
+  check_template_input(request->template_input);
+  CHECK(!request->template_input["messages"].empty());
+}
+
+void feed_completion(std::string_view body) {
+  auto request = parse_completion_request(body);
+  if (!request.is_ok()) return;
+  check_options(request->options);
+  CHECK(!request->prompts.empty());
+  CHECK(request->prompts.size() * request->options.choices <= kChoicesMax);
+}
+
+void feed_message(std::string_view body) {
+  auto request = parse_message_request(body);
+  if (request.is_ok()) {
+    check_options(request->options);
+    check_template_input(request->template_input);
+  }
+  auto counted = parse_count_request(body);
+  if (counted.is_ok()) check_template_input(counted->template_input);
+}
+
+void feed_ollama(std::string_view body) {
+  for (const auto parse : {parse_ollama_chat, parse_ollama_generate}) {
+    auto request = parse(body);
+    if (!request.is_ok()) continue;
+    check_options(request->options);
+    check_template_input(request->template_input);
+  }
+}
+
+void feed_text(std::string_view text) {
+  const auto decoded = percent_decode(text);
+  CHECK(!decoded || decoded->size() <= text.size());
+  const auto keys = ApiKeys::parse(text);
+  CHECK(!keys.is_ok() || (keys->size() > 0 && !keys->contains("")));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0]) {
+    case 'c':
+      feed_chat(body);
+      break;
+    case 'p':
+      feed_completion(body);
+      break;
+    case 'm':
+      feed_message(body);
+      break;
+    case 'o':
+      feed_ollama(body);
+      break;
+    default:
+      feed_text(body);
+      break;
+  }
+  return 0;
+}
