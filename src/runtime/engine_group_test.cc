@@ -334,88 +334,82 @@ TEST_F(EngineGroupTest, RanksWithDifferentModelsAreToldApart) {
   EXPECT_THAT(cluster.status().message(), HasSubstr("node-1: it holds another model"));
 }
 
+// What a follower returns when rank 0, which is the caller, sends it the bytes that `write` makes.
+Status follower_says(const model::Model& model,
+                     const std::function<void(std::vector<std::byte>*)>& write) {
+  auto fabrics = must(fabric::make_in_process_group({}, Deadline::after(std::chrono::seconds(30))));
+  plan::PlanRequest request;
+  request.ranks = 2;
+  request.context = 64;
+  const auto plan = must(plan::make_plan(model.config, plan::weight_bytes(model.tensors), request));
+  Status status;
+  std::thread follower([&] {
+    collective::Group group(*fabrics[1]);
+    status = run_follower(model, plan, group, {});
+  });
+  collective::Group group(*fabrics[0]);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  std::vector<std::byte> mine(kReportBytes);
+  std::vector<std::byte> all(2 * kReportBytes);
+  const std::vector<size_t> sizes(2, kReportBytes);
+  CHECK(group.gather({mine, {all, sizes}, 0}, deadline).is_ok());
+  std::vector<std::byte> message;
+  write(&message);
+  CHECK(group.broadcast_message(message, 0, deadline).is_ok());
+  follower.join();
+  return status;
+}
+
+// The first command, with its number, and the activations that it needs.
+Status follower_says(const model::Model& model, Command command, size_t floats = 0) {
+  if (command.number == 0) command.number = 1;
+  return follower_says(model, [&](std::vector<std::byte>* message) {
+    encode_command(command, std::vector<float>(floats), message);
+  });
+}
+
+void expect_refused(const Status& status, const char* why) {
+  EXPECT_EQ(status.code(), StatusCode::kGroup);
+  EXPECT_THAT(status.message(), HasSubstr(why));
+  EXPECT_THAT(status.message(), HasSubstr("rank 0"));
+}
+
 TEST_F(EngineGroupTest, AFollowerRefusesCommandsThatDoNotFitItsState) {
   const auto model = RandomModel().make(folder_);
-  // Rank 0 is this test: it reports, then sends bytes of its own.
-  const auto follower_says = [&](const std::function<void(std::vector<std::byte>*)>& write) {
-    auto fabrics =
-        must(fabric::make_in_process_group({}, Deadline::after(std::chrono::seconds(30))));
-    plan::PlanRequest request;
-    request.ranks = 2;
-    request.context = 64;
-    const auto plan =
-        must(plan::make_plan(model->config, plan::weight_bytes(model->tensors), request));
-    Status status;
-    std::thread follower([&] {
-      collective::Group group(*fabrics[1]);
-      status = run_follower(*model, plan, group, {});
-    });
-    collective::Group group(*fabrics[0]);
-    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
-    std::vector<std::byte> mine(kReportBytes);
-    std::vector<std::byte> all(2 * kReportBytes);
-    const std::vector<size_t> sizes(2, kReportBytes);
-    CHECK(group.gather({mine, {all, sizes}, 0}, deadline).is_ok());
-    std::vector<std::byte> message;
-    write(&message);
-    CHECK(group.broadcast_message(message, 0, deadline).is_ok());
-    follower.join();
-    return status;
+  expect_refused(follower_says(*model, [](auto* message) { message->resize(5); }), "needs");
+  const auto step = [&](const BatchItem& item, size_t floats) {
+    Command command;
+    command.items = {item};
+    return follower_says(*model, command, floats);
   };
-  const auto step = [](const BatchItem& item, size_t floats) {
-    return [item, floats](std::vector<std::byte>* message) {
-      Command command;
-      command.number = 1;
-      command.items = {item};
-      encode_command(command, std::vector<float>(floats), message);
-    };
+  expect_refused(step({0, 0, 1}, 64), "not open");
+  expect_refused(step({0, 0, 1}, 63), "bytes of activations");
+  expect_refused(step({1000, 0, 1}, 64), "not open");
+  expect_refused(step({0, 0, 1U << 30}, 64), "tokens");
+  Command command;
+  command.op = Op::kFetchLogits;
+  expect_refused(follower_says(*model, command), "no such logits");
+  command.op = Op::kOpen;
+  command.session = 16;
+  expect_refused(follower_says(*model, command), "cannot be opened");
+  command.session = 0;
+  command.number = 7;
+  expect_refused(follower_says(*model, command), "command 7 came after command 0");
+}
+
+TEST_F(EngineGroupTest, AFollowerRefusesBlocksThatDoNotFitItsCache) {
+  const auto model = RandomModel().make(folder_);
+  const auto with_block = [&](Op op, uint32_t length) {
+    Command command;
+    command.op = op;
+    command.length = length;
+    command.blocks = {0};
+    return follower_says(*model, command);
   };
-  const auto expect_refused = [&](const Status& status, const char* why) {
-    EXPECT_EQ(status.code(), StatusCode::kGroup);
-    EXPECT_THAT(status.message(), HasSubstr(why));
-    EXPECT_THAT(status.message(), HasSubstr("rank 0"));
-  };
-  expect_refused(follower_says([](auto* message) { message->resize(5); }), "needs");
-  expect_refused(follower_says(step({0, 0, 1}, 64)), "not open");
-  expect_refused(follower_says(step({0, 0, 1}, 63)), "bytes of activations");
-  expect_refused(follower_says(step({1000, 0, 1}, 64)), "not open");
-  expect_refused(follower_says(step({0, 0, 1U << 30}, 64)), "tokens");
-  expect_refused(follower_says([](auto* message) {
-                   Command command;
-                   command.op = Op::kFetchLogits;
-                   command.number = 1;
-                   encode_command(command, {}, message);
-                 }),
-                 "no such logits");
-  expect_refused(follower_says([](auto* message) {
-                   Command command;
-                   command.op = Op::kOpen;
-                   command.session = 16;
-                   command.number = 1;
-                   encode_command(command, {}, message);
-                 }),
-                 "cannot be opened");
-  const auto with_blocks = [](Op op, uint32_t length) {
-    return [op, length](std::vector<std::byte>* message) {
-      Command command;
-      command.op = op;
-      command.number = 1;
-      command.length = length;
-      command.blocks = {0};
-      encode_command(command, {}, message);
-    };
-  };
-  expect_refused(follower_says(with_blocks(Op::kOpen, 64)), "nothing to share");
-  expect_refused(follower_says(with_blocks(Op::kOpen, 65)), "1 blocks for 65 positions");
-  expect_refused(follower_says(with_blocks(Op::kClose, 0)), "not open");
-  expect_refused(follower_says(with_blocks(Op::kDrop, 0)), "not kept");
-  expect_refused(follower_says([](auto* message) {
-                   Command command;
-                   command.op = Op::kOpen;
-                   command.number = 7;
-                   encode_command(command, {}, message);
-                 }),
-                 "command 7 came after command 0");
+  expect_refused(with_block(Op::kOpen, 64), "nothing to share");
+  expect_refused(with_block(Op::kOpen, 65), "1 blocks for 65 positions");
+  expect_refused(with_block(Op::kClose, 0), "not open");
+  expect_refused(with_block(Op::kDrop, 0), "not kept");
 }
 
 }  // namespace
