@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the fuzzers of build/fuzz, each for its share of some seconds, two at a time.
+"""Runs the fuzzers of build/asan/fuzz, each for its share of some seconds, two at a time.
 
 Each starts from its committed corpus (fuzz/corpus/NAME) and from what earlier runs found
-(build/fuzz/corpus/NAME). An input that breaks one is left under build/fuzz/artifacts/.
+(build/asan/fuzz/corpus/NAME). An input that breaks one is left under build/asan/fuzz/artifacts/.
 """
 
 import argparse
@@ -18,11 +18,11 @@ import repo
 JOBS = 2
 # Of the seconds, where it is not all of them: few kinds of input, or a parser that is slow to vary.
 SHARES = {"fuzz_step": 0.5, "fuzz_tokenizer": 0.5}
-BUILD = repo.ROOT / "build" / "fuzz"
+BUILD = repo.ROOT / "build" / "asan" / "fuzz"
 
 
 def fuzzers() -> list[Path]:
-    return sorted(path for path in (BUILD / "fuzz").iterdir()
+    return sorted(path for path in BUILD.iterdir()
                   if path.is_file() and os.access(path, os.X_OK) and not path.suffix)
 
 

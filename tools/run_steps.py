@@ -102,15 +102,14 @@ def test_steps() -> list[Step]:
         Step("unit", ctest("release", "-LE", "check|e2e"), after="build", env=data),
         Step("e2e", ctest("release", "-L", "e2e"), after="build"),
         Step("aarch64", build("aarch64") + ctest("aarch64"), env=emulated),
-        Step("fuzz-build", build("fuzz", "fuzz/all")),
-        Step("tidy", [tool("check_tidy.py", "build/release", "build/fuzz")], after="build",
-             timeout_s=3000),
         Step("asan-build", build("asan")),
+        Step("tidy", [tool("check_tidy.py", "build/release", "build/asan")], after="asan-build",
+             timeout_s=3000),
         Step("asan", ctest("asan", "-LE", "check|e2e"), after="asan-build",
              env=symbolizer | data),
         Step("tsan-build", build("tsan", *raced)),
         Step("tsan", ctest("tsan", "-R", f"^({'|'.join(raced)})$"), after="tsan-build", env=tsan),
-        Step("fuzz", [tool("run_fuzzers.py")], after="fuzz-build", env=symbolizer),
+        Step("fuzz", [tool("run_fuzzers.py")], after="asan-build", env=symbolizer),
     ]
 
 

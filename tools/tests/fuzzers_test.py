@@ -21,8 +21,8 @@ class FuzzersTest(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def plant(self, name: str, body: str) -> None:
-        self.tree.write(f"fuzz/{name}", "#!/bin/sh\n" + body)
-        (self.tree.root / "fuzz" / name).chmod(0o755)
+        self.tree.write(name, "#!/bin/sh\n" + body)
+        (self.tree.root / name).chmod(0o755)
 
     def run_all(self, *arguments: str) -> tuple[int, str]:
         output = io.StringIO()
