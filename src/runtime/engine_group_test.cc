@@ -145,9 +145,14 @@ TEST_F(EngineGroupTest, EveryPathOfKernelsGivesNearlyTheSameLogits) {
     LocalCluster cluster(*model, options);
     return all_logits(cluster.engine(), tokens);
   };
-  const auto expected = logits_with(tensor::KernelPath::kExact);
+  const auto exact = logits_with(tensor::KernelPath::kExact);
+  const auto portable = logits_with(tensor::KernelPath::kPortable);
+  // Inputs of eight bits, in a model as small as this.
+  EXPECT_LT(max_difference(portable, exact), 0.05 * max_size(exact));
   for (const tensor::KernelPath path : tensor::runnable_kernel_paths()) {
-    EXPECT_LT(max_difference(logits_with(path), expected), 0.002 * max_size(expected))
+    if (path == tensor::KernelPath::kExact) continue;
+    // Another rounding of a norm may move an input by a step.
+    EXPECT_LT(max_difference(logits_with(path), portable), 0.01 * max_size(exact))
         << tensor::kernel_path_name(path);
   }
 }

@@ -15,8 +15,7 @@ Result<Activations> Activations::allocate(const Limits& limits) {
   // A shard's columns may touch one block more than they fill.
   const int64_t blocks = limits.cols_max / kQuantBlock + 2;
   const int64_t per_token =
-      std::max(blocks * (kInputBytes + static_cast<int64_t>(sizeof(BlockMeta))),
-               limits.cols_max * static_cast<int64_t>(sizeof(float)));
+      std::max(blocks * kBlockInputBytes, limits.cols_max * static_cast<int64_t>(sizeof(float)));
   ASSIGN_OR_RETURN(activations.buffer_,
                    AlignedBuffer::allocate(static_cast<size_t>(limits.tokens_max * per_token)));
   return activations;

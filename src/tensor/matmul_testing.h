@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensor/activations.h"
+#include "tensor/byte_blocks.h"
 #include "tensor/cpu/packed_layout.h"
 #include "tensor/quant/quant_block.h"
 #include "tensor/quant/quantize.h"
@@ -33,6 +34,14 @@ inline std::vector<float> random_floats(size_t count, uint32_t seed, float offse
   std::normal_distribution<float> normal(offset, 1.0F);
   std::vector<float> values(count);
   for (float& value : values) value = normal(random);
+  return values;
+}
+
+// The same with a value now and then that dominates its neighbours, as in the inputs of real
+// models.
+inline std::vector<float> random_inputs(size_t count, uint32_t seed, float offset = 0.0F) {
+  std::vector<float> values = random_floats(count, seed, offset);
+  for (size_t i = seed % 53; i < count; i += 53) values[i] *= 50.0F;
   return values;
 }
 
@@ -98,55 +107,69 @@ inline std::vector<float> multiply(WorkerPool& pool, const PackedMatrix& matrix,
   return y;
 }
 
-// One output in float64, and how far a kernel may be from it:
-// - int16 activations: |x - scale a| <= scale / 2 with scale = max |block of x| / 32512 (and a part
-//   in 2^12 for the roundings of the scale), so the sum moves by at most the sum of |w| scale / 2;
-// - float32 sums: every term w x is made of parts no larger than (|w| + |what the type's zero
-//   code stands for|) |x|, and passes fewer than cols / 16 + 24 roundings of 2^-24 in the packed
-//   kernels and the reference (16 partial sums), which bounds each path of additions.
+// The inputs that a matrix's kernels read, x [tokens, format.cols] as packed by the pool's kernels:
+// the rounding of inputs is the contract of pack_activations, and apart from that of the products.
+inline std::vector<double> packed_inputs(WorkerPool& pool, const InputFormat& format,
+                                         std::span<const float> x, int64_t tokens) {
+  std::vector<double> values(x.begin(), x.end());
+  if (format.kind != InputFormat::Kind::kByteBlocks) return values;
+  Activations packed = Activations::allocate({tokens, format.cols}).value();
+  pool.run([&](Worker& me) {
+    pack_activations(me, InputSource::rows({x.data(), tokens, format.cols, format.cols}), format,
+                     packed);
+  });
+  const int64_t blocks = blocks_of(format);
+  const BlockInputs all = byte_blocks(packed.data(), tokens, blocks);
+  for (int64_t token = 0; token < tokens; ++token) {
+    const TokenPlace place = place_of(token, tokens, blocks);
+    for (int64_t c = 0; c < format.cols; ++c) {
+      const int64_t column = format.lead + c;
+      const BlockInputs block = all.at(place.first + column / kQuantBlock * place.stride);
+      const int64_t i = column % kQuantBlock;
+      double steps = block.bytes[i];
+      if (block.meta->has_second != 0) steps += block.second->inputs[i] / double{kSecondSteps};
+      values[static_cast<size_t>(token * format.cols + c)] = steps * double{block.meta->scale};
+    }
+  }
+  return values;
+}
+
+// One output in float64 from the inputs as packed, and how far a kernel may be from it: every term
+// w x is made of parts no larger than (|scale| 255 + |offset|) |x| of the weight's block, and
+// passes fewer than cols / 32 + 24 roundings of 2^-24 in the packed kernels, each three to a block
+// (float types and the reference: cols / 2 + 24, for their partial sums).
 struct Expected {
   double value = 0;
   double tolerance = 0;
 };
 
 inline Expected expected_output(const Weight& weight, const Shard& shard, int64_t row,
-                                std::span<const float> x, KernelPath path) {
+                                std::span<const double> x, KernelPath path) {
   std::vector<float> w(static_cast<size_t>(weight.cols));
   dequantize_row(weight.type, weight.row(row), 0, weight.cols, w.data());
   const DTypeInfo& info = dtype_info(weight.type);
+  const bool in_blocks = info.is_quantized && path != KernelPath::kExact;
   double sum = 0;
   double magnitude = 0;
-  double moved = 0;
   for (int64_t c = shard.col_begin; c < shard.col_end; ++c) {
-    const double value = static_cast<double>(x[static_cast<size_t>(c - shard.col_begin)]);
+    const double value = x[static_cast<size_t>(c - shard.col_begin)];
     double parts = std::fabs(static_cast<double>(w[static_cast<size_t>(c)]));
-    if (info.is_quantized && path != KernelPath::kExact) {
+    if (in_blocks) {
       const int64_t block = c / kQuantBlock;
-      const int64_t begin = std::max(block * kQuantBlock, shard.col_begin);
-      const int64_t end = std::min((block + 1) * kQuantBlock, shard.col_end);
-      double extreme = 0;
-      for (int64_t i = begin; i < end; ++i) {
-        extreme = std::max(
-            extreme, std::fabs(static_cast<double>(x[static_cast<size_t>(i - shard.col_begin)])));
-      }
-      moved += parts * extreme / 32512 / 2 * (1 + 1.0 / 4096);
       const int64_t per_block = info.block_elements / kQuantBlock;
       const BlockScales scales =
           load_scales(weight.type, weight.row(row).data() + block / per_block * info.block_bytes,
                       block % per_block);
       const auto half = static_cast<size_t>(c / 16 % 2);
       parts += std::fabs(static_cast<double>(scales.offset[half]));
-      parts += std::fabs(static_cast<double>(scales.scale[half])) *
-               (packed_format(weight.type).zero_code + 255);
+      parts += std::fabs(static_cast<double>(scales.scale[half])) * 255;
     }
     sum += static_cast<double>(w[static_cast<size_t>(c)]) * value;
     magnitude += parts * std::fabs(value);
   }
   const double roundings =
-      static_cast<double>(info.is_quantized && path != KernelPath::kExact ? weight.cols / 32
-                                                                          : weight.cols / 2) +
-      24;
-  return {sum, moved + magnitude * roundings * 0x1p-24};
+      3 * static_cast<double>(in_blocks ? weight.cols / 32 : weight.cols / 6) + 24;
+  return {sum, magnitude * roundings * 0x1p-24};
 }
 
 }  // namespace shoal::tensor

@@ -56,7 +56,7 @@ Result<PackedMatrix> PackedMatrix::pack(const MatrixView& view, const Shard& sha
   }
   const bool is_quantized = dtype_info(view.type).is_quantized;
   matrix.input_.kind =
-      is_quantized ? InputFormat::Kind::kInt16Blocks : InputFormat::Kind::kFloatTiles;
+      is_quantized ? InputFormat::Kind::kByteBlocks : InputFormat::Kind::kFloatTiles;
   matrix.input_.lead = is_quantized ? shard.col_begin % kQuantBlock : 0;
   if (is_empty) return matrix;
   if (is_quantized) {

@@ -39,9 +39,9 @@ struct Shard {
 // How a matrix wants its input. Matrices with equal formats share one Activations.
 struct InputFormat {
   enum class Kind : uint8_t {
-    kFloat,        // rows of float32, as they are
-    kFloatTiles,   // float32, tokens of a tile interleaved
-    kInt16Blocks,  // blocks of 32 as 16-bit integers in two 8-bit halves, with a float32 scale
+    kFloat,       // rows of float32, as they are
+    kFloatTiles,  // float32, tokens of a tile interleaved
+    kByteBlocks,  // blocks of 32 as signed bytes with a float32 scale (cpu/packed_layout.h)
   };
   Kind kind = Kind::kFloat;
   int64_t cols = 0;  // the shard's columns

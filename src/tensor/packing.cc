@@ -3,8 +3,8 @@
 
 #include "base/check.h"
 #include "tensor/activations.h"
+#include "tensor/byte_blocks.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/int16_blocks.h"
 
 namespace shoal::tensor {
 namespace {
@@ -72,13 +72,13 @@ class FormatWriter {
       : kernels_(kernels),
         format_(format),
         floats_(reinterpret_cast<float*>(out.data())),
-        int16_(out, format, tokens),
+        blocks_(byte_blocks(out.data(), tokens, blocks_of(format))),
         tokens_(tokens) {}
 
   void start(int64_t token) {
     switch (format_.kind) {
-      case Kind::kInt16Blocks:
-        place_ = place_of(token, tokens_, int16_.blocks);
+      case Kind::kByteBlocks:
+        place_ = place_of(token, tokens_, blocks_of(format_));
         return;
       case Kind::kFloatTiles:
         place_ = place_of(token, tokens_, format_.cols);
@@ -91,7 +91,7 @@ class FormatWriter {
 
   // Columns [begin, begin + count).
   void write(const float* values, int64_t begin, int64_t count) const {
-    if (format_.kind == Kind::kInt16Blocks) return write_blocks(values, begin, count);
+    if (format_.kind == Kind::kByteBlocks) return write_blocks(values, begin, count);
     float* to = floats_ + place_.first + begin * place_.stride;
     for (int64_t i = 0; i < count; ++i) to[i * place_.stride] = values[i];
   }
@@ -118,15 +118,14 @@ class FormatWriter {
   }
 
   void quantize(const float* values, int64_t block, int64_t count) const {
-    const int64_t at = place_.first + block * place_.stride;
-    kernels_.quantize_blocks(values, count, int16_.inputs + at * kInputBytes, int16_.meta + at,
+    kernels_.quantize_blocks(values, count, blocks_.at(place_.first + block * place_.stride),
                              place_.stride);
   }
 
   const Kernels& kernels_;
   const InputFormat& format_;
   float* floats_;
-  Int16Blocks int16_;
+  BlockOutputs blocks_;
   int64_t tokens_;
   TokenPlace place_;
 };

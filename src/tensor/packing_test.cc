@@ -144,8 +144,8 @@ TEST_P(Packing, ComputedSourcesPackLikeTheirRowsInEveryFormatAndForAnyWorkers) {
   std::vector<InputFormat> formats = {{Kind::kFloat, kCols, 0}};
   if (GetParam() != KernelPath::kExact) {
     formats.push_back({Kind::kFloatTiles, kCols, 0});
-    formats.push_back({Kind::kInt16Blocks, kCols, 0});
-    formats.push_back({Kind::kInt16Blocks, kCols, 19});
+    formats.push_back({Kind::kByteBlocks, kCols, 0});
+    formats.push_back({Kind::kByteBlocks, kCols, 19});
   }
   for (const InputSource& source : sources) {
     const std::vector<float> plain = values(source, 1);
@@ -156,6 +156,46 @@ TEST_P(Packing, ComputedSourcesPackLikeTheirRowsInEveryFormatAndForAnyWorkers) {
         EXPECT_EQ(pack(source, format, workers), want) << format.lead << " by " << workers;
       }
     }
+  }
+}
+
+// Blocks of ordinary values have bytes alone; where one value dominates, the rest is kept in finer
+// steps; the sums are of what was kept.
+TEST_P(Packing, BytesAreRoundedToTheirStepAndFinerWhereOneValueDominates) {
+  if (GetParam() == KernelPath::kExact) return;
+  constexpr int64_t kCols = 32 * 40;
+  Table x(2, kCols, 15);
+  for (int64_t block = 0; block < 40; block += 3) x.at(1, 32 * block + block % 32) = 40.0F;
+  for (int64_t i = 32 * 7; i < 32 * 8; ++i) x.at(0, i) = 0.0F;
+  const InputFormat format{Kind::kByteBlocks, kCols, 0};
+  const auto bytes = pack(InputSource::rows(x.view()), format);
+  auto pool = make_pool(GetParam());
+  const std::vector<double> read = packed_inputs(*pool, format, x.values, 2);
+  const BlockInputs blocks = byte_blocks(const_cast<std::byte*>(bytes.data()), 2, 40);
+  for (int64_t at = 0; at < 80; ++at) {
+    const int64_t token = at % 2;
+    const int64_t first = at / 2 * 32;
+    const BlockInputs block = blocks.at(at);
+    double energy = 0;
+    double extreme = 0;
+    double sums[2] = {0, 0};
+    for (int64_t i = 0; i < 32; ++i) {
+      const double value = x.at(token, first + i);
+      energy += value * value;
+      extreme = std::max(extreme, std::fabs(value));
+      sums[i / 16] += read[static_cast<size_t>(token * kCols + first + i)];
+    }
+    const bool is_dominated = extreme * extreme > energy * 27 / 32;
+    ASSERT_EQ(block.meta->has_second != 0, is_dominated) << at;
+    ASSERT_EQ(is_dominated, token == 1 && at / 2 % 3 == 0) << at;
+    const double step = extreme / 127 / (is_dominated ? 254 : 1);
+    for (int64_t i = 0; i < 32; ++i) {
+      ASSERT_NEAR(read[static_cast<size_t>(token * kCols + first + i)], x.at(token, first + i),
+                  step * 0.5001 + extreme * 0x1p-22);
+    }
+    ASSERT_NEAR(block.meta->half_sum[0], sums[0], extreme * 0x1p-18);
+    ASSERT_NEAR(block.meta->half_sum[1], sums[1], extreme * 0x1p-18);
+    ASSERT_NEAR(block.meta->sum, sums[0] + sums[1], extreme * 0x1p-18);
   }
 }
 

@@ -23,9 +23,8 @@ struct MatmulTile {
   const std::byte* weights = nullptr;  // the group
   int64_t first_block = 0;             // of the whole row, says where super-blocks begin
   int64_t blocks = 0;                  // 32-column blocks, or columns of a float type
-  const int8_t* blocks16 = nullptr;    // kInt16Blocks
-  const BlockMeta* meta = nullptr;     // kInt16Blocks
-  const float* inputs = nullptr;       // kFloatTiles
+  BlockInputs inputs;                  // kByteBlocks
+  const float* floats = nullptr;       // kFloatTiles
   float* out = nullptr;                // [tile tokens, 16]
 };
 
@@ -36,13 +35,12 @@ struct MatmulPanel {
   const std::byte* weights = nullptr;
   int64_t first_block = 0;
   int64_t blocks = 0;
-  const int8_t* blocks16 = nullptr;  // of the first tile
-  const BlockMeta* meta = nullptr;
+  BlockInputs inputs;  // of the first tile
   int64_t tiles = 0;
   float* out = nullptr;  // the first token's first row
   int64_t out_stride = 0;
   int64_t rows = 0;              // of the group that exist
-  std::byte* scratch = nullptr;  // blocks * kPanelBlockBytes, 64-byte aligned
+  std::byte* scratch = nullptr;  // panel_scratch_bytes, 64-byte aligned
 };
 
 // Positions of one part of attention, from a multiple of it: whole pages, about 512.
@@ -84,8 +82,8 @@ struct AttentionMerge {
 struct Kernels {
   KernelPath path = KernelPath::kExact;
 
-  // kInt16Blocks: one token's `blocks` blocks of 32 floats; results `stride` blocks apart.
-  void (*quantize_blocks)(const float* x, int64_t blocks, int8_t* inputs, BlockMeta* meta,
+  // kByteBlocks: one token's `blocks` blocks of 32 floats; results `stride` blocks apart.
+  void (*quantize_blocks)(const float* x, int64_t blocks, const BlockOutputs& out,
                           int64_t stride) = nullptr;
   using MatmulTileFn = void (*)(const MatmulTile& tile);
   // [type][tile_index(tokens)]; empty in kExact.

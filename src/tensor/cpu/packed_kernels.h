@@ -17,8 +17,9 @@ template <typename V>
 constexpr Kernels packed_kernels(KernelPath path) {
   return {
       .path = path,
-      .quantize_blocks = quantize_blocks_16<V>,
+      .quantize_blocks = quantize_blocks_8<V>,
       .matmul_tile = all_matmul_tiles<V>(std::make_index_sequence<kSupportedTypes>()),
+      .matmul_panel = all_wide_panels<V>(std::make_index_sequence<kSupportedTypes>()),
       .dot = dot_lanes<V>,
       .scale_by_weight = scale_by_weight_lanes<V>,
       .swiglu = swiglu_lanes<V>,

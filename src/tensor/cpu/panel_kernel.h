@@ -1,15 +1,13 @@
 // The prefill kernels of processors with a matrix unit, written once over its tiles and a vector
-// set V that keeps inputs as 32 high halves and 32 low ones (VecPortable, VecAvx512).
+// set V that multiplies biased codes as they are (VecPortable, VecAvx512).
 //
 // A panel is one group of 16 rows times many tiles of 8 tokens. The group's codes and factors are
 // unpacked once into scratch. Then, block by block of 32 columns, one tile product gives the exact
-// integer sums of 16 rows with both halves of 8 tokens' inputs: as a tile's 16 rows of signed bytes
-// a tile of tokens is already in order (high halves of token 0, its low halves, those of token 1,
-// ...), and a block's codes are the other operand as they lie. Joining and scaling are those of the
-// vector kernels, so the result has the same bits.
+// integer sums of 16 rows with the inputs of 8 tokens: both operands are in order as they lie.
+// Scaling and second bytes are those of the vector kernels, so the result has the same bits.
 //
 // Tiles (tile_scalar.h, x86/tile_amx.h) is made for products over 32 or 16 columns:
-//   multiply<Slot>(inputs, codes, sums): sums [16][16] int32 = inputs [16, columns] int8, rows 32
+//   multiply<Slot>(inputs, codes, sums): sums [8][16] int32 = inputs [8, columns] int8, rows 32
 //   bytes apart, times codes [columns / 4][16][4]. Slots 0 to 3 may be under way together.
 // Thread rule: pure functions; scratch belongs to the caller.
 #pragma once
@@ -42,7 +40,7 @@ inline void unpack_panel(const MatmulPanel& panel, PanelBlock* blocks) {
     for (int j = 0; j < 8; ++j) V::store_bytes(blocks[b].codes + 64 * j, w[j]);
     for (int h = 0; h < (has_half_scales(Type) ? 2 : 1); ++h) {
       V::store(blocks[b].scale[h], factors.scale[h]);
-      V::store(blocks[b].offset[h], factors.offset[h]);
+      if constexpr (!is_biased(Type)) V::store(blocks[b].offset[h], factors.offset[h]);
     }
   }
 }
@@ -54,8 +52,8 @@ class PanelTile {
   static constexpr int kHalves = has_half_scales(Type) ? 2 : 1;
   static constexpr int kBlocksAtOnce = 4 / kHalves;  // four tile products at once
 
-  PanelTile(Tiles& tiles, const PanelBlock* blocks, const int8_t* inputs, const BlockMeta* meta)
-      : tiles_(tiles), blocks_(blocks), inputs_(inputs), meta_(meta) {
+  PanelTile(Tiles& tiles, const PanelBlock* blocks, const BlockInputs& inputs)
+      : tiles_(tiles), blocks_(blocks), inputs_(inputs) {
     for (auto& lanes : acc_) lanes = V::set(0.0F);
   }
 
@@ -71,7 +69,7 @@ class PanelTile {
     }
   }
 
-  const typename V::F& sums(int token) const { return acc_[token]; }
+  typename V::F sum(int token) const { return V::mul(acc_[token], V::set(output_factor(Type))); }
 
  private:
   template <int... Places>
@@ -81,7 +79,7 @@ class PanelTile {
 
   template <int Place>
   void multiply(int64_t b) {
-    const int8_t* inputs = inputs_ + b * kTileTokens * kInputBytes;
+    const int8_t* inputs = inputs_.bytes + b * kTileTokens * kInputBytes;
     const std::byte* codes = blocks_[b].codes;
     tiles_.template multiply<Place * kHalves>(inputs, codes, sums_[Place * kHalves]);
     if constexpr (kHalves == 2) {
@@ -95,23 +93,31 @@ class PanelTile {
     BlockFactors<V> factors;
     for (int h = 0; h < kHalves; ++h) {
       factors.scale[h] = V::load(block.scale[h]);
-      factors.offset[h] = V::load(block.offset[h]);
+      if constexpr (!is_biased(Type)) factors.offset[h] = V::load(block.offset[h]);
     }
-    const int32_t* first = sums_[place * kHalves];
-    const int32_t* last = sums_[place * kHalves + kHalves - 1];
     for (int t = 0; t < kTileTokens; ++t) {
-      const typename V::F dots[2] = {V::join_halves(first + 32 * t, first + 32 * t + 16),
-                                     V::join_halves(last + 32 * t, last + 32 * t + 16)};
-      acc_[t] = add_block<V, Type>(acc_[t], dots, factors, meta_[b * kTileTokens + t]);
+      const BlockInputs token = inputs_.at(b * kTileTokens + t);
+      BlockDots<V> dots;
+      for (int h = 0; h < kHalves; ++h) {
+        const int32_t bias = token.meta->bias.by_part[kHalves == 2 ? 1 + h : 0];
+        dots.sum[h] =
+            V::to_floats(sums_[place * kHalves + h] + kGroupRows * t, is_biased(Type) ? bias : 0);
+      }
+      acc_[t] = add_block<V, Type>(acc_[t], dots, factors, *token.meta);
+      if (token.meta->has_second != 0) [[unlikely]] {
+        typename V::U w[8];
+        for (int j = 0; j < 8; ++j) w[j] = V::load_bytes(block.codes + 64 * j);
+        acc_[t] =
+            add_second<V, Type>(acc_[t], V::template prepare<is_biased(Type)>(w), factors, token);
+      }
     }
   }
 
   Tiles& tiles_;
   const PanelBlock* blocks_;
-  const int8_t* inputs_;
-  const BlockMeta* meta_;
+  BlockInputs inputs_;
   typename V::F acc_[kTileTokens];
-  alignas(64) int32_t sums_[4][256];
+  alignas(64) int32_t sums_[4][kTileTokens * kGroupRows];
 };
 
 template <typename Tiles, typename V, DType Type>
@@ -121,11 +127,10 @@ void matmul_panel(const MatmulPanel& panel) {
   Tiles tiles(has_half_scales(Type) ? 16 : 32);
   for (int64_t tile = 0; tile < panel.tiles; ++tile) {
     const int64_t first = tile * kTileTokens * panel.blocks;
-    PanelTile<Tiles, V, Type> sums(tiles, blocks, panel.blocks16 + first * kInputBytes,
-                                   panel.meta + first);
+    PanelTile<Tiles, V, Type> sums(tiles, blocks, panel.inputs.at(first));
     sums.run(panel.blocks);
     for (int t = 0; t < kTileTokens; ++t) {
-      V::store_part(panel.out + (tile * kTileTokens + t) * panel.out_stride, sums.sums(t),
+      V::store_part(panel.out + (tile * kTileTokens + t) * panel.out_stride, sums.sum(t),
                     panel.rows);
     }
   }

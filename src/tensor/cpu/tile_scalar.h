@@ -17,7 +17,7 @@ class TileScalar {
   template <int Slot>
   void multiply(const int8_t* inputs, const std::byte* codes, int32_t* sums) {
     static_assert(Slot >= 0 && Slot < 4);
-    for (int row = 0; row < 16; ++row) {
+    for (int row = 0; row < 8; ++row) {
       for (int lane = 0; lane < 16; ++lane) {
         int32_t sum = 0;
         for (int c = 0; c < columns_; ++c) {

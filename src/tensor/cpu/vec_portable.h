@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tensor/cpu/packed_layout.h"
 #include "tensor/float16.h"
 
 namespace shoal::tensor {
@@ -150,37 +151,39 @@ struct VecPortable {
     return sum;
   }
 
-  // Codes times 16-bit inputs, which are kept as two 8-bit halves, a = 256 * high + low: 32 high
-  // halves, then 32 low ones. A set may keep the same integers in another way. One whose codes are
-  // signed bytes takes codes above 127 less kWideShift.
-  static constexpr int kWideShift = 0;
+  static void store_i8(int8_t* p, const I& a) {
+    for (size_t i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a[i]);
+  }
+
+  // Whether 16 tokens are worth computing at once, and whether pairs of tokens have a dot product
+  // of their own (dot_two, see arm/neon_i8mm.cc).
+  static constexpr bool kHasWideTiles = false;
+  static constexpr bool kDotsTwoTokens = false;
+
+  // The codes of a block as dot reads them. Biased codes stand for values less 128.
+  template <bool Biased>
   struct Codes {
     const U* w;
   };
-  static Codes prepare(const U (&w)[8]) { return {w}; }
-  // out[lane] = sum over columns [4 Begin, 4 End) of code * input.
-  template <int Begin, int End>
-  static F dot(const Codes& codes, const int8_t* inputs) {
-    I high{};
-    I low{};
-    for (size_t j = Begin; j < End; ++j) {
+  template <bool Biased>
+  static Codes<Biased> prepare(const U (&w)[8]) {
+    return {w};
+  }
+  // out[lane] = sum over a part's columns of value * input. A set that multiplies biased codes as
+  // they are adds the bias of the inputs.
+  template <bool Biased, Part P>
+  static F dot(const Codes<Biased>& codes, const int8_t* inputs, const BiasSums& bias) {
+    I sum{};
+    for (size_t j = first_vector(P); j < end_vector(P); ++j) {
       for (size_t lane = 0; lane < 16; ++lane) {
-        for (size_t i = 0; i < 4; ++i) {
-          high[lane] += codes.w[j][4 * lane + i] * inputs[4 * j + i];
-          low[lane] += codes.w[j][4 * lane + i] * inputs[32 + 4 * j + i];
-        }
+        for (size_t i = 0; i < 4; ++i) sum[lane] += codes.w[j][4 * lane + i] * inputs[4 * j + i];
       }
     }
-    return join_halves(high.data(), low.data());
+    return to_floats(sum.data(), Biased ? bias.by_part[static_cast<size_t>(P)] : 0);
   }
-  // The sums of 16 lanes from those of their halves.
-  static F join_halves(const int32_t* high, const int32_t* low) {
-    return each([=](size_t i) { return static_cast<float>(high[i] * 256 + low[i]); });
-  }
-  // Columns 0 to 15 and 16 to 31 of a block, as dot reads them.
-  static void store_inputs(const I& first, const I& second, int8_t* inputs) {
-    store_halves(first, inputs);
-    store_halves(second, inputs + 16);
+  // 16 sums plus the bias.
+  static F to_floats(const int32_t* sums, int32_t bias) {
+    return each([=](size_t i) { return static_cast<float>(sums[i] + bias); });
   }
 
   static U load_bytes(const void* p) {
@@ -189,9 +192,7 @@ struct VecPortable {
     return out;
   }
   static void store_bytes(void* p, const U& a) { std::memcpy(p, a.data(), sizeof(a)); }
-  static U load_wide_codes(const void* p) { return load_bytes(p); }
   static U zero_bytes() { return {}; }
-  // Some combination of all the bits, for reads that must not be optimized away.
   static U low_nibbles(const U& a) {
     U out;
     for (size_t i = 0; i < 64; ++i) out[i] = a[i] & 15U;
@@ -200,6 +201,17 @@ struct VecPortable {
   static U high_nibbles(const U& a) {
     U out;
     for (size_t i = 0; i < 64; ++i) out[i] = static_cast<uint8_t>(a[i] >> 4);
+    return out;
+  }
+  // The same in the upper half of the bytes.
+  static U low_nibbles_up(const U& a) {
+    U out;
+    for (size_t i = 0; i < 64; ++i) out[i] = static_cast<uint8_t>(a[i] << 4);
+    return out;
+  }
+  static U high_nibbles_kept(const U& a) {
+    U out;
+    for (size_t i = 0; i < 64; ++i) out[i] = a[i] & 0xf0U;
     return out;
   }
   // A table of 16 bytes, and its entries by index (0 to 15).
@@ -234,13 +246,6 @@ struct VecPortable {
   }
 
  private:
-  static void store_halves(const I& a, int8_t* high) {
-    for (size_t i = 0; i < 16; ++i) {
-      const int32_t upper = (a[i] + 128) >> 8;
-      high[i] = static_cast<int8_t>(upper);
-      high[32 + i] = static_cast<int8_t>(a[i] - upper * 256);
-    }
-  }
   static float power_of_two(int power) {  // power in [-126, 127]
     return std::bit_cast<float>(static_cast<uint32_t>(power + 127) << 23);
   }

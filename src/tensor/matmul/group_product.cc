@@ -14,12 +14,11 @@ constexpr int64_t kPanelTilesMin = 2;
 
 // The inputs of a tile that begins at `token`.
 void point_at(const InputTiles& x, int64_t token, MatmulTile& tile) {
-  if (x.kind != InputFormat::Kind::kInt16Blocks) {
-    tile.inputs = x.floats + token * x.items;
-    return;
+  if (x.kind == InputFormat::Kind::kByteBlocks) {
+    tile.inputs = x.blocks.at(token * x.items);
+  } else {
+    tile.floats = x.floats + token * x.items;
   }
-  tile.blocks16 = x.blocks16 + token * x.items * kInputBytes;
-  tile.meta = x.meta + token * x.items;
 }
 
 // As many whole tiles of 8 tokens as there are; returns the tokens done.
@@ -28,13 +27,12 @@ int64_t multiply_panel(const Worker& me, const GroupProduct& product, Range toke
   const auto multiply = me.kernels().matmul_panel[static_cast<size_t>(w.type())];
   const int64_t tiles = tokens.size() / kTileTokens;
   if (multiply == nullptr || tiles < kPanelTilesMin) return 0;
-  CHECK(me.scratch().size() >= static_cast<size_t>(w.blocks() * kPanelBlockBytes));
+  CHECK(me.scratch().size() >= panel_scratch_bytes(w.path(), w.cols()));
   MatmulPanel panel;
   panel.weights = w.data().data() + group * w.group_bytes();
   panel.first_block = w.first_block();
   panel.blocks = w.blocks();
-  panel.blocks16 = x.blocks16 + tokens.begin * x.items * kInputBytes;
-  panel.meta = x.meta + tokens.begin * x.items;
+  panel.inputs = x.blocks.at(tokens.begin * x.items);
   panel.tiles = tiles;
   panel.out = y.row(tokens.begin);
   panel.out_stride = y.stride;
@@ -50,11 +48,9 @@ InputTiles InputTiles::of(const Activations& x) {
   InputTiles tiles;
   tiles.kind = x.format().kind;
   tiles.tokens = x.tokens();
-  if (tiles.kind == InputFormat::Kind::kInt16Blocks) {
-    const Int16Blocks all(x, x.format(), x.tokens());
-    tiles.items = all.blocks;
-    tiles.blocks16 = all.inputs;
-    tiles.meta = all.meta;
+  if (tiles.kind == InputFormat::Kind::kByteBlocks) {
+    tiles.items = blocks_of(x.format());
+    tiles.blocks = byte_blocks(x.data(), x.tokens(), tiles.items);
   } else {
     tiles.items = x.format().cols;
     tiles.floats = reinterpret_cast<const float*>(x.data());
@@ -63,9 +59,9 @@ InputTiles InputTiles::of(const Activations& x) {
 }
 
 int64_t InputTiles::token_bytes() const {
-  return kind == InputFormat::Kind::kInt16Blocks
-             ? items * (kInputBytes + static_cast<int64_t>(sizeof(BlockMeta)))
-             : items * static_cast<int64_t>(sizeof(float));
+  return items * static_cast<int64_t>(kind == InputFormat::Kind::kByteBlocks
+                                          ? kInputBytes + sizeof(BlockMeta)
+                                          : sizeof(float));
 }
 
 void multiply_group(const Worker& me, const GroupProduct& product, Range tokens) {

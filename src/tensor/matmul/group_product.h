@@ -6,22 +6,21 @@
 #include <cstdint>
 
 #include "tensor/activations.h"
+#include "tensor/byte_blocks.h"
 #include "tensor/cpu/packed_layout.h"
-#include "tensor/int16_blocks.h"
 
 namespace shoal::tensor {
 
 // Inputs in the tiles of cpu/packed_layout.h: those of an Activations, or gathered ones.
 struct InputTiles {
-  InputFormat::Kind kind = InputFormat::Kind::kInt16Blocks;
+  InputFormat::Kind kind = InputFormat::Kind::kByteBlocks;
   int64_t tokens = 0;
-  int64_t items = 0;                 // per token: 32-column blocks, or columns of kFloatTiles
-  const int8_t* blocks16 = nullptr;  // kInt16Blocks
-  const BlockMeta* meta = nullptr;   // kInt16Blocks
-  const float* floats = nullptr;     // kFloatTiles
+  int64_t items = 0;              // per token: 32-column blocks, or columns of kFloatTiles
+  BlockInputs blocks;             // kByteBlocks
+  const float* floats = nullptr;  // kFloatTiles
 
   static InputTiles of(const Activations& x);
-  // Of one token, in all.
+  // Of one token, second bytes not counted: few blocks have them.
   int64_t token_bytes() const;
 };
 

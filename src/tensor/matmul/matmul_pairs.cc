@@ -70,17 +70,18 @@ void multiply_exact(const Worker& me, const PackedMatrix& w, const Activations& 
 InputTiles gather(const InputTiles& x, std::span<const RowBlockToken> pairs, std::byte* memory) {
   InputTiles out = x;
   out.tokens = static_cast<int64_t>(pairs.size());
-  auto* blocks16 = reinterpret_cast<int8_t*>(memory);
-  auto* meta = reinterpret_cast<BlockMeta*>(memory + out.tokens * x.items * kInputBytes);
+  const BlockOutputs blocks = byte_blocks(memory, out.tokens, x.items);
   auto* floats = reinterpret_cast<float*>(memory);
   for (int64_t i = 0; i < out.tokens; ++i) {
     TokenPlace from = place_of(pairs[static_cast<size_t>(i)].token, x.tokens, x.items);
     TokenPlace to = place_of(i, out.tokens, x.items);
     for (int64_t item = 0; item < x.items; ++item) {
-      if (x.kind == InputFormat::Kind::kInt16Blocks) {
-        std::memcpy(blocks16 + to.first * kInputBytes, x.blocks16 + from.first * kInputBytes,
-                    kInputBytes);
-        meta[to.first] = x.meta[from.first];
+      if (x.kind == InputFormat::Kind::kByteBlocks) {
+        const BlockInputs source = x.blocks.at(from.first);
+        const BlockOutputs copy = blocks.at(to.first);
+        std::memcpy(copy.bytes, source.bytes, kInputBytes);
+        *copy.meta = *source.meta;
+        if (source.meta->has_second != 0) *copy.second = *source.second;
       } else {
         floats[to.first] = x.floats[from.first];
       }
@@ -88,12 +89,8 @@ InputTiles gather(const InputTiles& x, std::span<const RowBlockToken> pairs, std
       to.first += to.stride;
     }
   }
-  if (x.kind == InputFormat::Kind::kInt16Blocks) {
-    out.blocks16 = blocks16;
-    out.meta = meta;
-  } else {
-    out.floats = floats;
-  }
+  out.blocks = blocks;
+  out.floats = floats;
   return out;
 }
 
@@ -133,8 +130,7 @@ size_t matmul_pairs_scratch_bytes(KernelPath path, int64_t cols_max) {
   if (path == KernelPath::kExact) return matmul_scratch_bytes(path, cols_max);
   const int64_t blocks = cols_max / kQuantBlock + 2;
   const int64_t per_token =
-      std::max(blocks * (kInputBytes + static_cast<int64_t>(sizeof(BlockMeta))),
-               cols_max * static_cast<int64_t>(sizeof(float)));
+      std::max(blocks * kBlockInputBytes, cols_max * static_cast<int64_t>(sizeof(float)));
   return panel_scratch_bytes(path, cols_max) + static_cast<size_t>(kGatheredMax * per_token);
 }
 

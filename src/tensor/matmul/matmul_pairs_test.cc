@@ -52,7 +52,7 @@ class MatmulPairs : public testing::TestWithParam<TypeAndPath> {
                     int workers) const {
     const Weight weight(type(), kBlocks * kBlockRows, kCols);
     const PackedMatrix matrix = PackedMatrix::pack(weight.view(), shard, path()).value();
-    const std::vector<float> x = random_floats(static_cast<size_t>(kTokens * matrix.cols()), 31);
+    const std::vector<float> x = random_inputs(static_cast<size_t>(kTokens * matrix.cols()), 31);
     auto pool = make_pool(path());
     const std::vector<float> whole = multiply(*pool, matrix, x, kTokens);
     const std::vector<float> y = multiply_pairs(matrix, x, pairs, workers);

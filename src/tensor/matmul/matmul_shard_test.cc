@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(EveryTypeAndPath, MatmulShard,
 TEST_P(MatmulShard, AnyCutGivesTheNaiveProductOfItsPart) {
   auto pool = make_pool(path());
   const Weight weight(type(), 40, 768);
-  const std::vector<float> x = random_floats(768 * 2, 21);
+  const std::vector<float> x = random_inputs(768 * 2, 21);
   for (const Shard& shard :
        {Shard{0, 40, 0, 192}, Shard{3, 30, 192, 576}, Shard{16, 32, 576, 768}, Shard{0, 1, 33, 34},
         Shard{5, 40, 1, 767}, Shard{0, 40, 250, 262}, Shard{39, 40, 288, 480}}) {
@@ -39,10 +39,11 @@ TEST_P(MatmulShard, AnyCutGivesTheNaiveProductOfItsPart) {
       part.insert(part.end(), begin, begin + static_cast<std::ptrdiff_t>(cols));
     }
     const std::vector<float> y = multiply(*pool, matrix, part, 2);
+    const std::vector<double> inputs = packed_inputs(*pool, matrix.input_format(), part, 2);
     for (int64_t row = shard.row_begin; row < shard.row_end; ++row) {
       for (size_t token = 0; token < 2; ++token) {
-        const Expected want = expected_output(weight, shard, row,
-                                              std::span(part).subspan(token * cols, cols), path());
+        const Expected want = expected_output(
+            weight, shard, row, std::span(inputs).subspan(token * cols, cols), path());
         const auto at = static_cast<int64_t>(token) * matrix.rows() + row - shard.row_begin;
         ASSERT_NEAR(y[static_cast<size_t>(at)], want.value, want.tolerance)
             << "columns " << shard.col_begin << " to " << shard.col_end << ", row " << row;

@@ -24,11 +24,20 @@ class Matmul : public testing::TestWithParam<TypeAndPath> {
     return PackedMatrix::pack(weight.view(), Shard::whole(weight.view()), path(), pool).value();
   }
 
-  void expect_close(const Weight& weight, const std::vector<float>& x, int64_t tokens,
-                    const std::vector<float>& y) const {
+  // Multiplies x [tokens, cols] and expects the naive product; returns the result.
+  std::vector<float> expect_product(WorkerPool& pool, const Weight& weight,
+                                    const std::vector<float>& x, int64_t tokens) const {
+    const PackedMatrix matrix = pack(weight);
+    std::vector<float> y = multiply(pool, matrix, x, tokens);
+    expect_close(weight, packed_inputs(pool, matrix.input_format(), x, tokens), tokens, y);
+    return y;
+  }
+
+  void expect_close(const Weight& weight, std::span<const double> inputs, int64_t tokens,
+                    std::span<const float> y) const {
     const auto cols = static_cast<size_t>(weight.cols);
     for (int64_t token = 0; token < tokens; ++token) {
-      const auto input = std::span(x).subspan(static_cast<size_t>(token) * cols, cols);
+      const auto input = inputs.subspan(static_cast<size_t>(token) * cols, cols);
       for (int64_t row = 0; row < weight.rows; ++row) {
         const Expected want =
             expected_output(weight, Shard::whole(weight.view()), row, input, path());
@@ -61,8 +70,8 @@ TEST_P(Matmul, GivesTheNaiveProductForEveryShape) {
   for (const int64_t rows : {1, 16, 37}) {
     for (const int64_t blocks : {1, 2, 3, 7}) {
       const Weight weight(type(), rows, blocks * std::max<int64_t>(block(), 32));
-      const std::vector<float> x = random_floats(static_cast<size_t>(weight.cols) * 3, 5, 0.3F);
-      expect_close(weight, x, 3, multiply(*pool, pack(weight), x, 3));
+      const std::vector<float> x = random_inputs(static_cast<size_t>(weight.cols) * 3, 5, 0.3F);
+      expect_product(*pool, weight, x, 3);
     }
   }
 }
@@ -70,10 +79,9 @@ TEST_P(Matmul, GivesTheNaiveProductForEveryShape) {
 TEST_P(Matmul, GivesTheNaiveProductForEveryNumberOfTokens) {
   auto pool = make_pool(path());
   const Weight weight(type(), 20, 256);
-  const PackedMatrix matrix = pack(weight);
   for (const int64_t tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 64}) {
-    const std::vector<float> x = random_floats(static_cast<size_t>(256 * tokens), 6);
-    expect_close(weight, x, tokens, multiply(*pool, matrix, x, tokens));
+    const std::vector<float> x = random_inputs(static_cast<size_t>(256 * tokens), 6);
+    expect_product(*pool, weight, x, tokens);
   }
 }
 
@@ -81,19 +89,19 @@ TEST_P(Matmul, ManyTokensAreCutIntoPiecesForTheCache) {
   auto pool = make_pool(path());
   const Weight weight(type(), 3, 2048);
   // Ten tokens over and over, so that only ten need the naive product.
-  std::vector<float> x = random_floats(2048 * 10, 7);
+  std::vector<float> x = random_inputs(2048 * 10, 7);
   for (int i = 1; i < 15; ++i) x.insert(x.end(), x.begin(), x.begin() + 2048 * 10);
-  std::vector<float> y = multiply(*pool, pack(weight), x, 150);
+  const PackedMatrix matrix = pack(weight);
+  const std::vector<float> y = multiply(*pool, matrix, x, 150);
   for (size_t i = 30; i < y.size(); ++i) ASSERT_EQ(y[i], y[i % 30]) << "token " << i / 3;
-  y.resize(30);
-  expect_close(weight, x, 10, y);
+  expect_close(weight, packed_inputs(*pool, matrix.input_format(), x, 150), 10, y);
 }
 
 TEST_P(Matmul, ATokensBitsDoNotDependOnItsBatch) {
   auto pool = make_pool(path());
   const Weight weight(type(), 40, 512);
   const PackedMatrix matrix = pack(weight);
-  const std::vector<float> x = random_floats(512 * 23, 8);
+  const std::vector<float> x = random_inputs(512 * 23, 8);
   const std::vector<float> together = multiply(*pool, matrix, x, 23);
   for (size_t token = 0; token < 23; ++token) {
     const std::vector<float> one(x.begin() + static_cast<std::ptrdiff_t>(token * 512),
@@ -106,7 +114,7 @@ TEST_P(Matmul, ATokensBitsDoNotDependOnItsBatch) {
 
 TEST_P(Matmul, BitsDoNotDependOnTheNumberOfWorkers) {
   const Weight weight(type(), 100, 256);
-  const std::vector<float> x = random_floats(256 * 5, 9);
+  const std::vector<float> x = random_inputs(256 * 5, 9);
   auto one = make_pool(path());
   const std::vector<float> expected = multiply(*one, pack(weight), x, 5);
   for (const int workers : {2, 3, 9}) {
@@ -118,7 +126,7 @@ TEST_P(Matmul, BitsDoNotDependOnTheNumberOfWorkers) {
 TEST_P(Matmul, WeightsMayLieAtAnyAddress) {
   const Weight weight(type(), 17, 256);
   auto pool = make_pool(path());
-  const std::vector<float> x = random_floats(256, 10);
+  const std::vector<float> x = random_inputs(256, 10);
   const std::vector<float> expected = multiply(*pool, pack(weight), x, 1);
   for (const size_t shift : {1U, 2U, 3U, 7U}) {
     std::vector<std::byte> moved(weight.bytes.size() + shift);
@@ -138,7 +146,7 @@ TEST_P(Matmul, ANonFiniteInputMakesItsTokenNonFiniteAndNoOther) {
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
         -std::numeric_limits<float>::infinity()}) {
     for (const size_t place : {0U, 77U, 255U}) {
-      std::vector<float> x = random_floats(256 * 3, 12);
+      std::vector<float> x = random_inputs(256 * 3, 12);
       const std::vector<float> clean = multiply(*pool, matrix, x, 3);
       x[256 + place] = bad;
       const std::vector<float> y = multiply(*pool, matrix, x, 3);
@@ -154,13 +162,13 @@ TEST_P(Matmul, ANonFiniteInputMakesItsTokenNonFiniteAndNoOther) {
 TEST_P(Matmul, HugeTinyAndZeroInputsStayRight) {
   auto pool = make_pool(path());
   const Weight weight(type(), 16, 256);
-  const PackedMatrix matrix = pack(weight);
   for (const float size : {1e30F, 1e-25F, 0.0F}) {
-    std::vector<float> x = random_floats(256, 13);
+    std::vector<float> x = random_inputs(256, 13);
     for (float& value : x) value *= size;
-    expect_close(weight, x, 1, multiply(*pool, matrix, x, 1));
+    expect_product(*pool, weight, x, 1);
   }
   // Below 1e-30 a block may count as zero.
+  const PackedMatrix matrix = pack(weight);
   for (const float value : multiply(*pool, matrix, std::vector<float>(256, 1e-38F), 1)) {
     EXPECT_NEAR(value, 0.0F, 1e-30F);
   }
@@ -170,7 +178,7 @@ TEST_P(Matmul, OutputsMayLieInsideWiderRows) {
   auto pool = make_pool(path());
   const Weight weight(type(), 21, 256);
   const PackedMatrix matrix = pack(weight);
-  const std::vector<float> x = random_floats(512, 14);
+  const std::vector<float> x = random_inputs(512, 14);
   const std::vector<float> expected = multiply(*pool, matrix, x, 2);
   Activations activations = Activations::allocate({2, 256}).value();
   std::vector<float> wide(2 * 50, -1.0F);
@@ -226,8 +234,8 @@ TEST_P(MatmulQuantized, RandomBlocksOfAFileGiveTheNaiveProduct) {
     }
   }
   auto pool = make_pool(path());
-  const std::vector<float> x = random_floats(512 * 2, 17);
-  expect_close(weight, x, 2, multiply(*pool, pack(weight), x, 2));
+  const std::vector<float> x = random_inputs(512 * 2, 17);
+  expect_product(*pool, weight, x, 2);
 }
 
 // A path whose processor is not at hand is skipped here by its name.
@@ -253,7 +261,7 @@ TEST(MatmulPanel, TilesGiveTheBitsOfTheVectorKernels) {
     for (const DType type : supported_types()) {
       const Weight weight(type, 40, 768);
       const Shard shard{3, 40, 33, 700};
-      const std::vector<float> x = random_floats(667 * 30, 18);
+      const std::vector<float> x = random_inputs(667 * 30, 18);
       auto with = make_pool(tiles);
       auto without = make_pool(vectors);
       EXPECT_EQ(

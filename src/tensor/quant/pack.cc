@@ -15,13 +15,13 @@ using GroupCodes = std::array<Codes, kRows>;
 
 uint8_t* as_u8(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 
-// The low four bits of every code.
-void pack_nibbles(const GroupCodes& codes, uint8_t* out) {
+// Bits `bit` to `bit` + 3 of every code.
+void pack_nibbles(const GroupCodes& codes, int bit, uint8_t* out) {
   for (size_t k = 0; k < 4; ++k) {
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t i = 0; i < 4; ++i) {
-        const int low = codes[r][4 * k + i] & 15;
-        const int high = codes[r][16 + 4 * k + i] & 15;
+        const int low = (codes[r][4 * k + i] >> bit) & 15;
+        const int high = (codes[r][16 + 4 * k + i] >> bit) & 15;
         *out++ = static_cast<uint8_t>(low | (high << 4));
       }
     }
@@ -141,24 +141,29 @@ void pack_row_scales(DType type, const std::byte* from, int64_t sub, size_t r, s
   }
 }
 
-void pack_codes(CodeLayout layout, const GroupCodes& codes, uint8_t* out) {
+void pack_codes(DType type, const GroupCodes& codes, uint8_t* out) {
+  const CodeLayout layout = packed_format(type).codes;
+  const CodeBits bits = code_bits(layout);
+  const int main = is_biased(type) ? bits.rest_bits : 0;
+  const int rest = is_biased(type) ? 0 : bits.main_bits;
   switch (layout) {
     case CodeLayout::kBytes:
       return pack_bytes(codes, out);
     case CodeLayout::kPairsBit:
-      pack_bit(codes, 2, out + 128);
-      [[fallthrough]];
+      pack_bit(codes, rest, out + 128);
+      return pack_pairs(codes, main, out);
     case CodeLayout::kPairs:
-      return pack_pairs(codes, 0, out);
+      return pack_pairs(codes, main, out);
     case CodeLayout::kNibblesBit:
-      pack_bit(codes, 4, out + 256);
-      return pack_nibbles(codes, out);
+      pack_bit(codes, rest, out + 256);
+      return pack_nibbles(codes, main, out);
     case CodeLayout::kNibblesPairs:
-      pack_pairs(codes, 4, out + 256);
-      [[fallthrough]];
+      pack_pairs(codes, rest, out + 256);
+      return pack_nibbles(codes, main, out);
     case CodeLayout::kNibbles:
+      return pack_nibbles(codes, main, out);
     case CodeLayout::kTable:
-      return pack_nibbles(codes, out);
+      return pack_nibbles(codes, 0, out);
     case CodeLayout::kNone:
       CHECK_MSG(false, "a type without packed codes");
   }
@@ -180,7 +185,7 @@ void pack_quantized(const GroupSource& source, std::byte* out) {
       load_codes(source.type, from, sub, codes[r]);
       pack_row_scales(source.type, from, sub, r, scales);
     }
-    pack_codes(packed_format(source.type).codes, codes, as_u8(out));
+    pack_codes(source.type, codes, as_u8(out));
     out += shape.block_bytes;
   }
 }

@@ -5,8 +5,9 @@
 namespace shoal::tensor {
 namespace {
 
-// Four codes of a row times four inputs per lane. Inputs: 32 high halves, then 32 low ones.
+// Four codes of a row times four inputs per lane.
 struct FourColumns {
+  static constexpr bool kDotsTwoTokens = false;
   struct Codes {
     int8x16_t w[8][4];
   };
@@ -22,26 +23,15 @@ struct FourColumns {
     std::memcpy(&word, p, sizeof(word));
     return vreinterpretq_s8_s32(vdupq_n_s32(word));
   }
-  template <int Begin, int End>
+  template <Part P>
   static NeonInts dot(const Codes& codes, const int8_t* inputs) {
     const int32x4_t zero = vdupq_n_s32(0);
-    NeonInts high{{zero, zero, zero, zero}};
-    NeonInts low = high;
-    for (int j = Begin; j < End; ++j) {
-      const int8x16_t a_high = four_inputs(inputs + 4 * j);
-      const int8x16_t a_low = four_inputs(inputs + 32 + 4 * j);
-      for (int i = 0; i < 4; ++i) {
-        high.v[i] = vdotq_s32(high.v[i], codes.w[j][i], a_high);
-        low.v[i] = vdotq_s32(low.v[i], codes.w[j][i], a_low);
-      }
+    NeonInts sums{{zero, zero, zero, zero}};
+    for (int j = first_vector(P); j < end_vector(P); ++j) {
+      const int8x16_t a = four_inputs(inputs + 4 * j);
+      for (int i = 0; i < 4; ++i) sums.v[i] = vdotq_s32(sums.v[i], codes.w[j][i], a);
     }
-    for (int i = 0; i < 4; ++i) low.v[i] = vaddq_s32(vshlq_n_s32(high.v[i], 8), low.v[i]);
-    return low;
-  }
-  // Half 0 is columns 0 to 15.
-  static void store_bytes(int8x16_t high, int8x16_t low, int half, int8_t* inputs) {
-    vst1q_s8(inputs + 16 * half, high);
-    vst1q_s8(inputs + 32 + 16 * half, low);
+    return sums;
   }
 };
 

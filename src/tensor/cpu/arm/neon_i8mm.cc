@@ -6,10 +6,10 @@
 namespace shoal::tensor {
 namespace {
 
-// One instruction multiplies two rows of eight codes with two rows of eight bytes, which are the
-// high and the low halves of one token's inputs; so a token's sums are the same in any batch.
-// Inputs: per eight columns, eight high halves, then eight low ones.
-struct TwoHalves {
+// One instruction multiplies two rows of eight codes with eight inputs of each of two tokens. A
+// token alone is both of them; its sums are the same integers.
+struct TwoTokens {
+  static constexpr bool kDotsTwoTokens = true;
   struct Codes {
     int8x16_t rows[4][8];  // [eight columns][two rows of codes]
   };
@@ -25,32 +25,39 @@ struct TwoHalves {
     }
     return codes;
   }
-  template <int Begin, int End>
+  template <Part P>
   static NeonInts dot(const Codes& codes, const int8_t* inputs) {
-    int32x4_t sums[8];  // of two rows: high, low, high, low
-    for (auto& sum : sums) sum = vdupq_n_s32(0);
-    for (int g = Begin / 2; g < End / 2; ++g) {
-      const int8x16_t halves = vld1q_s8(inputs + 16 * g);
-      for (int i = 0; i < 8; ++i) sums[i] = vmmlaq_s32(sums[i], codes.rows[g][i], halves);
-    }
-    NeonInts joined;
-    for (int i = 0; i < 4; ++i) {
-      const int32x4_t high = vuzp1q_s32(sums[2 * i], sums[2 * i + 1]);
-      const int32x4_t low = vuzp2q_s32(sums[2 * i], sums[2 * i + 1]);
-      joined.v[i] = vaddq_s32(vshlq_n_s32(high, 8), low);
-    }
-    return joined;
+    NeonInts sums[2];
+    multiply<P>(codes, inputs, inputs, sums);
+    return sums[0];
   }
-  // Half 0 is columns 0 to 15.
-  static void store_bytes(int8x16_t high, int8x16_t low, int half, int8_t* inputs) {
-    vst1q_s8(inputs + 32 * half, vcombine_s8(vget_low_s8(high), vget_low_s8(low)));
-    vst1q_s8(inputs + 32 * half + 16, vcombine_s8(vget_high_s8(high), vget_high_s8(low)));
+  template <Part P>
+  static void dot_two(const Codes& codes, const int8_t* inputs, NeonInts (&sums)[2]) {
+    multiply<P>(codes, inputs, inputs + kInputBytes, sums);
+  }
+
+ private:
+  template <Part P>
+  static void multiply(const Codes& codes, const int8_t* first, const int8_t* second,
+                       NeonInts (&sums)[2]) {
+    int32x4_t products[8];  // of two rows: first token, second, first, second
+    for (auto& product : products) product = vdupq_n_s32(0);
+    for (int g = first_vector(P) / 2; g < end_vector(P) / 2; ++g) {
+      const int8x16_t inputs = vcombine_s8(vld1_s8(first + 8 * g), vld1_s8(second + 8 * g));
+      for (int i = 0; i < 8; ++i) {
+        products[i] = vmmlaq_s32(products[i], codes.rows[g][i], inputs);
+      }
+    }
+    for (int i = 0; i < 4; ++i) {
+      sums[0].v[i] = vuzp1q_s32(products[2 * i], products[2 * i + 1]);
+      sums[1].v[i] = vuzp2q_s32(products[2 * i], products[2 * i + 1]);
+    }
   }
 };
 
 }  // namespace
 
 constinit const Kernels kNeonI8mmKernels =
-    packed_kernels<VecNeon<TwoHalves>>(KernelPath::kNeonI8mm);
+    packed_kernels<VecNeon<TwoTokens>>(KernelPath::kNeonI8mm);
 
 }  // namespace shoal::tensor

@@ -1,9 +1,8 @@
 // VecNeon: the operations of VecPortable in 64-bit Arm's NEON, 16 lanes as four registers.
 //
 // Dot is how codes and inputs are multiplied, which depends on what the processor has: a struct
-// with Codes, prepare, dot and store_bytes (neon_dot.cc, neon_i8mm.cc, which alone include this).
-// Both multiply signed bytes, so codes above 127 are taken less 128, and inputs are two signed
-// halves a = 256 * high + low. Thread rule: values.
+// with Codes, prepare and dot (neon_dot.cc, neon_i8mm.cc, which alone include this). Both multiply
+// signed bytes, so the bias is taken off biased codes and not added to sums. Thread rule: values.
 #pragma once
 
 #include <arm_neon.h>
@@ -11,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "tensor/cpu/packed_layout.h"
 
 namespace shoal::tensor {
 namespace {
@@ -147,26 +148,45 @@ struct VecNeon {
     return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
   }
 
-  static constexpr int kWideShift = 128;
-  using Codes = typename Dot::Codes;
-  static Codes prepare(const U (&w)[8]) { return Dot::prepare(w); }
-  template <int Begin, int End>
-  static F dot(const Codes& codes, const int8_t* inputs) {
-    const I sums = Dot::template dot<Begin, End>(codes, inputs);
-    return each([&](int i) { return vcvtq_f32_s32(sums.v[i]); });
+  static void store_i8(int8_t* p, I a) {
+    const int16x8_t low = vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1]));
+    const int16x8_t high = vcombine_s16(vmovn_s32(a.v[2]), vmovn_s32(a.v[3]));
+    vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
   }
-  static void store_inputs(I first, I second, int8_t* inputs) {
-    Dot::store_bytes(high_bytes(first), low_bytes(first), 0, inputs);
-    Dot::store_bytes(high_bytes(second), low_bytes(second), 1, inputs);
+
+  static constexpr bool kHasWideTiles = false;
+  static constexpr bool kDotsTwoTokens = Dot::kDotsTwoTokens;
+
+  template <bool Biased>
+  using Codes = typename Dot::Codes;
+  template <bool Biased>
+  static Codes<Biased> prepare(const U (&w)[8]) {
+    if constexpr (!Biased) return Dot::prepare(w);
+    U values[8];
+    for (int j = 0; j < 8; ++j) {
+      values[j] = each_byte([&](int i) { return veorq_u8(w[j].v[i], vdupq_n_u8(128)); });
+    }
+    return Dot::prepare(values);
+  }
+  template <bool Biased, Part P>
+  static F dot(const Codes<Biased>& codes, const int8_t* inputs, const BiasSums& /*bias*/) {
+    return to_floats(Dot::template dot<P>(codes, inputs));
+  }
+  // The sums of two neighbouring tokens.
+  template <bool HasHalves, typename Dots>
+  static void dot_two(const typename Dot::Codes& codes, const int8_t* inputs, Dots (&dots)[2]) {
+    NeonInts sums[2];
+    Dot::template dot_two<HasHalves ? Part::kFirstHalf : Part::kWhole>(codes, inputs, sums);
+    for (int t = 0; t < 2; ++t) dots[t].sum[0] = to_floats(sums[t]);
+    if constexpr (HasHalves) {
+      Dot::template dot_two<Part::kSecondHalf>(codes, inputs, sums);
+      for (int t = 0; t < 2; ++t) dots[t].sum[1] = to_floats(sums[t]);
+    }
   }
 
   static U load_bytes(const void* p) {
     const auto* bytes = static_cast<const uint8_t*>(p);
     return each_byte([=](int i) { return vld1q_u8(bytes + 16 * i); });
-  }
-  static U load_wide_codes(const void* p) {
-    const auto* bytes = static_cast<const uint8_t*>(p);
-    return each_byte([=](int i) { return veorq_u8(vld1q_u8(bytes + 16 * i), vdupq_n_u8(128)); });
   }
   static U zero_bytes() {
     return each_byte([](int) { return vdupq_n_u8(0); });
@@ -176,6 +196,12 @@ struct VecNeon {
   }
   static U high_nibbles(U a) {
     return each_byte([&](int i) { return vshrq_n_u8(a.v[i], 4); });
+  }
+  static U low_nibbles_up(U a) {
+    return each_byte([&](int i) { return vshlq_n_u8(a.v[i], 4); });
+  }
+  static U high_nibbles_kept(U a) {
+    return each_byte([&](int i) { return vandq_u8(a.v[i], vdupq_n_u8(0xf0)); });
   }
   static U load_table(const uint8_t* p) {
     return each_byte([=](int) { return vld1q_u8(p); });
@@ -203,6 +229,9 @@ struct VecNeon {
   }
 
  private:
+  static F to_floats(const I& sums) {
+    return each([&](int i) { return vcvtq_f32_s32(sums.v[i]); });
+  }
   template <typename Fn>
   static F each(Fn fn) {
     return {{fn(0), fn(1), fn(2), fn(3)}};
@@ -228,20 +257,6 @@ struct VecNeon {
   static int32_t bounded_lane(int64_t lane) {
     return static_cast<int32_t>(lane < 0 ? 0 : (lane > 16 ? 16 : lane));
   }
-  static int8x16_t narrow(I a) {
-    const int16x8_t low = vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1]));
-    const int16x8_t high = vcombine_s16(vmovn_s32(a.v[2]), vmovn_s32(a.v[3]));
-    return vcombine_s8(vmovn_s16(low), vmovn_s16(high));
-  }
-  // The signed bytes of a = 256 * high + low.
-  static int8x16_t high_bytes(I a) {
-    I high;
-    for (int i = 0; i < 4; ++i) {
-      high.v[i] = vshrq_n_s32(vaddq_s32(a.v[i], vdupq_n_s32(128)), 8);
-    }
-    return narrow(high);
-  }
-  static int8x16_t low_bytes(I a) { return narrow(a); }
 };
 
 }  // namespace

@@ -5,15 +5,29 @@
 namespace shoal::tensor {
 namespace {
 
-struct MultiplyAdd {
-  static __m256i add(__m256i sums, __m256i a, __m256i b) {
-    return _mm256_dpwssd_avx_epi32(sums, a, b);
+struct DotProducts {
+  template <bool Biased>
+  struct Codes {
+    Avx2Ints w[8];
+  };
+  template <bool Biased>
+  static Codes<Biased> prepare(const Avx2Ints (&w)[8]) {
+    return {{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]}};
+  }
+  template <bool Biased>
+  static __m256i start(int32_t bias) {
+    return _mm256_set1_epi32(Biased ? bias : 0);
+  }
+  template <bool Biased>
+  static void add(Avx2Ints& sums, const Codes<Biased>& codes, int j, __m256i inputs) {
+    sums.lo = _mm256_dpbusd_avx_epi32(sums.lo, codes.w[j].lo, inputs);
+    sums.hi = _mm256_dpbusd_avx_epi32(sums.hi, codes.w[j].hi, inputs);
   }
 };
 
 }  // namespace
 
 constinit const Kernels kAvxVnniKernels =
-    packed_kernels<VecAvx2<MultiplyAdd>>(KernelPath::kAvxVnni);
+    packed_kernels<VecAvx2<DotProducts>>(KernelPath::kAvxVnni);
 
 }  // namespace shoal::tensor

@@ -20,8 +20,8 @@ class TileAmx {
  public:
   explicit TileAmx(int columns) {
     Configuration configuration;
-    for (int i = 0; i < 4; ++i) configuration.set(i, 16, 64);
-    for (int i = 4; i < 6; ++i) configuration.set(i, 16, columns);
+    for (int i = 0; i < 4; ++i) configuration.set(i, 8, 64);
+    for (int i = 4; i < 6; ++i) configuration.set(i, 8, columns);
     for (int i = 6; i < 8; ++i) configuration.set(i, columns / 4, 64);
     __asm__ __volatile__("ldtilecfg %0" : : "m"(configuration));
   }

@@ -1,10 +1,7 @@
 // VecAvx2: the operations of VecPortable in AVX2 with FMA and F16C, 16 lanes as two registers.
 //
-// Products of codes and inputs are made of 16-bit integers: the instruction for bytes saturates
-// its 16-bit sums (2 * 255 * 128 > 32767), while the one for 16 bits gives exact 32-bit sums of two
-// products. The codes' even and odd bytes are apart, so that no lane is moved.
-// AddProducts is the sum step, which AVX-VNNI has in one instruction: struct with
-// `__m256i add(__m256i sums, __m256i a, __m256i b)`. Only avx2.cc and avx_vnni.cc include it.
+// Dot is how codes and inputs are multiplied, which depends on what the processor has: a struct
+// with Codes<Biased>, prepare, start and add (avx2.cc, avx_vnni.cc, which alone include this).
 // Thread rule: values.
 #pragma once
 
@@ -14,18 +11,22 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tensor/cpu/packed_layout.h"
+
 namespace shoal::tensor {
 namespace {
 
-template <typename AddProducts>
+struct Avx2Ints {
+  __m256i lo, hi;
+};
+
+template <typename Dot>
 struct VecAvx2 {
   struct F {
     __m256 lo, hi;
   };
-  struct I {
-    __m256i lo, hi;
-  };
-  using U = I;
+  using I = Avx2Ints;
+  using U = Avx2Ints;
   // What fits 16 registers.
   static constexpr int kFloatChains = 1;
   static constexpr int kFloatTokens = 4;
@@ -127,48 +128,39 @@ struct VecAvx2 {
     return _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32(pair, 0xb1)));
   }
 
-  static constexpr int kWideShift = 0;
-  // Per register of 8 rows and 4 columns: 16-bit lanes with the codes of columns 0 and 2, and of
-  // columns 1 and 3.
-  struct Codes {
-    I even[8];
-    I odd[8];
-  };
-  static Codes prepare(const U (&w)[8]) {
-    const __m256i low = _mm256_set1_epi16(0xff);
-    Codes codes;
-    for (int j = 0; j < 8; ++j) {
-      codes.even[j] = {_mm256_and_si256(w[j].lo, low), _mm256_and_si256(w[j].hi, low)};
-      codes.odd[j] = {_mm256_srli_epi16(w[j].lo, 8), _mm256_srli_epi16(w[j].hi, 8)};
-    }
-    return codes;
+  static void store_i8(int8_t* p, I a) {
+    const __m256i halves = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
+    const __m128i bytes =
+        _mm_packs_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
   }
-  // Inputs of 4 columns lie in the order 0, 2, 1, 3.
-  template <int Begin, int End>
-  static F dot(const Codes& codes, const int8_t* inputs) {
-    I even = int_zero();
-    I odd = int_zero();
-    for (int j = Begin; j < End; ++j) {
-      const __m256i a02 = two_inputs(inputs + 8 * j);
-      const __m256i a13 = two_inputs(inputs + 8 * j + 4);
-      even.lo = AddProducts::add(even.lo, codes.even[j].lo, a02);
-      even.hi = AddProducts::add(even.hi, codes.even[j].hi, a02);
-      odd.lo = AddProducts::add(odd.lo, codes.odd[j].lo, a13);
-      odd.hi = AddProducts::add(odd.hi, codes.odd[j].hi, a13);
-    }
-    return {_mm256_cvtepi32_ps(_mm256_add_epi32(even.lo, odd.lo)),
-            _mm256_cvtepi32_ps(_mm256_add_epi32(even.hi, odd.hi))};
+
+  static constexpr bool kHasWideTiles = false;
+  static constexpr bool kDotsTwoTokens = false;
+
+  template <bool Biased>
+  using Codes = typename Dot::template Codes<Biased>;
+  template <bool Biased>
+  static Codes<Biased> prepare(const U (&w)[8]) {
+    return Dot::template prepare<Biased>(w);
   }
-  static void store_inputs(I first, I second, int8_t* inputs) {
-    store_16(first, inputs);
-    store_16(second, inputs + 32);
+  template <bool Biased, Part P>
+  [[gnu::always_inline]] static F dot(const Codes<Biased>& codes, const int8_t* inputs,
+                                      const BiasSums& bias) {
+    const __m256i start = Dot::template start<Biased>(bias.by_part[static_cast<size_t>(P)]);
+    I sums = {start, start};
+    for (int j = first_vector(P); j < end_vector(P); ++j) {
+      int32_t word = 0;
+      std::memcpy(&word, inputs + 4 * j, sizeof(word));
+      Dot::template add<Biased>(sums, codes, j, _mm256_set1_epi32(word));
+    }
+    return {_mm256_cvtepi32_ps(sums.lo), _mm256_cvtepi32_ps(sums.hi)};
   }
 
   static U load_bytes(const void* p) {
     const auto* halves = static_cast<const __m256i*>(p);
     return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
   }
-  static U load_wide_codes(const void* p) { return load_bytes(p); }
   static U zero_bytes() { return int_zero(); }
   static U low_nibbles(U a) {
     const __m256i mask = _mm256_set1_epi8(15);
@@ -176,6 +168,13 @@ struct VecAvx2 {
   }
   static U high_nibbles(U a) {
     return low_nibbles({_mm256_srli_epi16(a.lo, 4), _mm256_srli_epi16(a.hi, 4)});
+  }
+  static U low_nibbles_up(U a) {
+    return high_nibbles_kept({_mm256_slli_epi16(a.lo, 4), _mm256_slli_epi16(a.hi, 4)});
+  }
+  static U high_nibbles_kept(U a) {
+    const __m256i mask = _mm256_set1_epi8(-16);
+    return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
   }
   static U load_table(const uint8_t* p) {
     const __m256i table = _mm256_broadcastsi128_si256(load_16(p));
@@ -231,17 +230,6 @@ struct VecAvx2 {
     return _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_add_epi32(power, _mm256_set1_epi32(127)), 23));
   }
-  static __m256i two_inputs(const int8_t* p) {
-    int32_t word = 0;
-    std::memcpy(&word, p, sizeof(word));
-    return _mm256_set1_epi32(word);
-  }
-  static void store_16(I a, int8_t* inputs) {
-    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
-    const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0,
-                                           1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(inputs), _mm256_shuffle_epi8(packed, order));
-  }
   // Byte i is Value where bit i is set.
   template <int Value>
   static __m256i spread_bits(int32_t word) {
@@ -250,14 +238,14 @@ struct VecAvx2 {
     const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201ULL));
     const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(word), place);
     const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
-    return _mm256_and_si256(set, _mm256_set1_epi8(Value));
+    return _mm256_and_si256(set, _mm256_set1_epi8(static_cast<char>(Value)));
   }
   template <int Pair, int Shift>
   static __m256i moved_pair(__m256i pairs) {
     constexpr int left = Shift > 2 * Pair ? Shift - 2 * Pair : 0;
     constexpr int right = 2 * Pair > Shift ? 2 * Pair - Shift : 0;
     return _mm256_and_si256(_mm256_srli_epi16(_mm256_slli_epi16(pairs, left), right),
-                            _mm256_set1_epi8(3 << Shift));
+                            _mm256_set1_epi8(static_cast<char>(3 << Shift)));
   }
 };
 

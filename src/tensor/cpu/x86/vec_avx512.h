@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tensor/cpu/packed_layout.h"
+
 namespace shoal::tensor {
 namespace {
 
@@ -93,44 +95,46 @@ struct VecAvx512 {
   static I round_to_int(F a) { return _mm512_cvtps_epi32(a); }
   static int32_t reduce_add(I a) { return _mm512_reduce_add_epi32(a); }
 
-  // Codes times 16-bit inputs, which are kept as two 8-bit halves, a = 256 * high + low: 32 high
-  // halves, then 32 low ones.
-  static constexpr int kWideShift = 0;
+  static void store_i8(int8_t* p, I a) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
+  }
+
+  static constexpr bool kHasWideTiles = true;
+  static constexpr bool kDotsTwoTokens = false;
+
+  template <bool Biased>
   struct Codes {
     U w[8];
   };
-  static Codes prepare(const U (&w)[8]) {
+  template <bool Biased>
+  static Codes<Biased> prepare(const U (&w)[8]) {
     return {{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]}};
   }
-  // The sums of w a over columns [4 Begin, 4 End).
-  template <int Begin, int End>
-  static F dot(const Codes& codes, const int8_t* inputs) {
-    I high = _mm512_setzero_si512();
-    I low = _mm512_setzero_si512();
-    for (int j = Begin; j < End; ++j) {
-      high = _mm512_dpbusd_epi32(high, codes.w[j], four_inputs(inputs + 4 * j));
-      low = _mm512_dpbusd_epi32(low, codes.w[j], four_inputs(inputs + 32 + 4 * j));
+  template <bool Biased, Part P>
+  [[gnu::always_inline]] static F dot(const Codes<Biased>& codes, const int8_t* inputs,
+                                      const BiasSums& bias) {
+    I sum =
+        Biased ? _mm512_set1_epi32(bias.by_part[static_cast<size_t>(P)]) : _mm512_setzero_si512();
+    for (int j = first_vector(P); j < end_vector(P); ++j) {
+      sum = _mm512_dpbusd_epi32(sum, codes.w[j], four_inputs(inputs + 4 * j));
     }
-    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
+    return _mm512_cvtepi32_ps(sum);
   }
-  static F join_halves(const int32_t* high, const int32_t* low) {
-    const __m512i joined =
-        _mm512_add_epi32(_mm512_slli_epi32(_mm512_loadu_si512(high), 8), _mm512_loadu_si512(low));
-    return _mm512_cvtepi32_ps(joined);
-  }
-  static void store_inputs(I first, I second, int8_t* inputs) {
-    store_halves(first, inputs);
-    store_halves(second, inputs + 16);
+  static F to_floats(const int32_t* sums, int32_t bias) {
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_loadu_si512(sums), _mm512_set1_epi32(bias)));
   }
 
   static U load_bytes(const void* p) { return _mm512_loadu_si512(p); }
   static void store_bytes(void* p, U a) { _mm512_storeu_si512(p, a); }
-  static U load_wide_codes(const void* p) { return load_bytes(p); }
   static U zero_bytes() { return _mm512_setzero_si512(); }
   static U low_nibbles(U a) { return _mm512_and_si512(a, _mm512_set1_epi8(15)); }
   static U high_nibbles(U a) {
     return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15));
   }
+  static U low_nibbles_up(U a) {
+    return _mm512_and_si512(_mm512_slli_epi16(a, 4), _mm512_set1_epi8(-16));
+  }
+  static U high_nibbles_kept(U a) { return _mm512_and_si512(a, _mm512_set1_epi8(-16)); }
   // A table of 16 bytes.
   static U load_table(const uint8_t* p) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -140,7 +144,7 @@ struct VecAvx512 {
   static U add_bit(U a, const void* p) {
     uint64_t bits = 0;
     std::memcpy(&bits, p, sizeof(bits));
-    return _mm512_mask_add_epi8(a, bits, a, _mm512_set1_epi8(Value));
+    return _mm512_mask_add_epi8(a, bits, a, _mm512_set1_epi8(static_cast<char>(Value)));
   }
   template <int Pair, int Shift>
   static U add_pair(U a, U pairs) {
@@ -148,7 +152,8 @@ struct VecAvx512 {
     constexpr int right = 2 * Pair > Shift ? 2 * Pair - Shift : 0;
     const __m512i moved = _mm512_srli_epi16(_mm512_slli_epi16(pairs, left), right);
     // a | (moved & mask)
-    return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(3 << Shift), 0xf8);
+    return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(static_cast<char>(3 << Shift)),
+                                     0xf8);
   }
 
  private:
@@ -156,12 +161,6 @@ struct VecAvx512 {
     int32_t word = 0;
     std::memcpy(&word, p, sizeof(word));
     return _mm512_set1_epi32(word);
-  }
-  static void store_halves(I a, int8_t* high) {
-    const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(a, _mm512_set1_epi32(128)), 8);
-    const __m512i lower = _mm512_sub_epi32(a, _mm512_slli_epi32(upper, 8));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(upper));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(high + 32), _mm512_cvtepi32_epi8(lower));
   }
   static __mmask16 first_lanes(int64_t count) {
     if (count >= 16) return 0xffff;

@@ -1,5 +1,4 @@
-// Where the integers and scales of kInt16Blocks activations, and a token inside tiles, lie;
-// internal to tensor.
+// Where the blocks of kByteBlocks activations, and a token inside tiles, lie; internal to tensor.
 //
 // Thread rule: plain views.
 #pragma once
@@ -18,17 +17,14 @@ inline int64_t blocks_of(const InputFormat& format) {
   return (format.lead + format.cols + kQuantBlock - 1) / kQuantBlock;
 }
 
-// The blocks of all tokens: integers, then their BlockMeta.
-struct Int16Blocks {
-  int8_t* inputs;
-  BlockMeta* meta;
-  int64_t blocks;
-
-  Int16Blocks(const Activations& x, const InputFormat& format, int64_t tokens)
-      : inputs(reinterpret_cast<int8_t*>(x.data())),
-        meta(reinterpret_cast<BlockMeta*>(x.data() + tokens * blocks_of(format) * kInputBytes)),
-        blocks(blocks_of(format)) {}
-};
+// The blocks of `tokens` tokens in memory of kBlockInputBytes for each block.
+inline BlockOutputs byte_blocks(std::byte* memory, int64_t tokens, int64_t blocks) {
+  const int64_t all = tokens * blocks;
+  std::byte* meta = memory + all * kInputBytes;
+  std::byte* second = meta + all * static_cast<int64_t>(sizeof(BlockMeta));
+  return {reinterpret_cast<int8_t*>(memory), reinterpret_cast<BlockMeta*>(meta),
+          reinterpret_cast<SecondBytes*>(second)};
+}
 
 // One token inside the tiles: its item (block or column) i is at index first + i * stride.
 struct TokenPlace {
