@@ -115,7 +115,8 @@ class KernelsTest(harness.Case):
             for name in info["kernels_available"]:
                 with self.subTest(kernels=name):
                     row = self.logits(folder, "--kernels", name)
-                    self.assertLess(max(abs(a - b) for a, b in zip(row, best)), 0.05)
+                    # An input's rounding to a byte may go the other way after another order of sums.
+                    self.assertLess(max(abs(a - b) for a, b in zip(row, best)), 1.0)
                     # Plain loops sum in another order than any vector.
                     if name in ("exact", "portable") and name != info["kernels"]:
                         self.assertNotEqual(row, best)
