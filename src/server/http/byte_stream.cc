@@ -60,7 +60,7 @@ class PlainStream final : public StreamOf<beast::tcp_stream> {
   asio::awaitable<bool> open(Nanoseconds) override { co_return true; }
   asio::awaitable<void> shut_down(Nanoseconds) override {
     beast::error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    (void)stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     co_return;
   }
 };
@@ -96,14 +96,14 @@ class EncryptedStreams final : public ByteStreams {
 
   Status load(const TlsFiles& files) {
     boost::system::error_code error;
-    context_.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                             asio::ssl::context::no_tlsv1_1,
-                         error);
+    (void)context_.set_options(asio::ssl::context::default_workarounds |
+                                   asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1,
+                               error);
     // A key with a password would make OpenSSL ask for it on the terminal.
-    context_.set_password_callback([](size_t, auto) { return std::string(); }, error);
-    context_.use_certificate_chain_file(files.certificate, error);
+    (void)context_.set_password_callback([](size_t, auto) { return std::string(); }, error);
+    (void)context_.use_certificate_chain_file(files.certificate, error);
     if (error) return unusable("--tls-cert", files.certificate, error);
-    context_.use_private_key_file(files.key, asio::ssl::context::pem, error);
+    (void)context_.use_private_key_file(files.key, asio::ssl::context::pem, error);
     if (error) return unusable("--tls-key", files.key, error);
     return Status::ok();
   }

@@ -108,10 +108,10 @@ class HttpServer::Impl {
     ASSIGN_OR_RETURN(const asio::ip::address address, resolve(host_.options.host));
     const tcp::endpoint endpoint(address, host_.options.port);
     boost::system::error_code error;
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    (void)acceptor_.open(endpoint.protocol(), error);
+    if (!error) (void)acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) (void)acceptor_.bind(endpoint, error);
+    if (!error) (void)acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) return listen_failed(endpoint, error);
     local_ = acceptor_.local_endpoint(error);
     ASSIGN_OR_RETURN(workers_, Workers::start(host_.options.handler_threads));
@@ -152,7 +152,7 @@ class HttpServer::Impl {
  private:
   void stop_accepting() {
     boost::system::error_code ignored;
-    acceptor_.close(ignored);
+    (void)acceptor_.close(ignored);
     accept_pause_.cancel();
     const std::lock_guard lock(mutex_);
     has_stopped_ = true;
@@ -170,7 +170,7 @@ class HttpServer::Impl {
         continue;
       }
       boost::system::error_code ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
+      (void)socket.set_option(tcp::no_delay(true), ignored);
       if (connections_.size() >= host_.options.connections_max) {
         if (!streams_->is_encrypted()) refuse(std::move(socket));
       } else {
@@ -193,8 +193,8 @@ class HttpServer::Impl {
                                          response.headers) +
                              response.body;
     boost::system::error_code ignored;
-    socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(text), ignored);
+    (void)socket.non_blocking(true, ignored);
+    (void)socket.write_some(asio::buffer(text), ignored);
   }
 
   asio::awaitable<void> serve(tcp::socket socket) {

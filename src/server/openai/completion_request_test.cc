@@ -7,7 +7,7 @@ namespace {
 
 using Ids = std::vector<runtime::TokenId>;
 
-ApiResult<CompletionRequest> parse(Json extra) {
+ApiResult<CompletionRequest> parse(const Json& extra) {
   Json json = {{"model", "m"}, {"prompt", "hi"}};
   json.update(extra);
   return parse_completion_request(json.dump());
