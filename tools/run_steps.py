@@ -23,7 +23,7 @@ PYTHON = sys.executable
 LOGS = repo.ROOT / "build" / "logs"
 TAIL_LINES = 60
 HEARTBEAT_SECONDS = 60
-TSAN_MODULES = ("base", "fabric", "collective", "tensor", "runtime")
+TSAN_MODULES = ("base", "fabric", "collective", "tensor", "runtime", "server")
 SYMBOLIZER = "/usr/bin/llvm-symbolizer-19"
 
 
