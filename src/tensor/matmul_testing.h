@@ -119,7 +119,7 @@ inline std::vector<double> packed_inputs(WorkerPool& pool, const InputFormat& fo
                      packed);
   });
   const int64_t blocks = blocks_of(format);
-  const BlockInputs all = byte_blocks(packed.data(), tokens, blocks);
+  const BlockInputs all = byte_blocks(packed.data(), tokens, blocks).inputs();
   for (int64_t token = 0; token < tokens; ++token) {
     const TokenPlace place = place_of(token, tokens, blocks);
     for (int64_t c = 0; c < format.cols; ++c) {

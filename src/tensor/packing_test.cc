@@ -171,7 +171,7 @@ TEST_P(Packing, BytesAreRoundedToTheirStepAndFinerWhereOneValueDominates) {
   const auto bytes = pack(InputSource::rows(x.view()), format);
   auto pool = make_pool(GetParam());
   const std::vector<double> read = packed_inputs(*pool, format, x.values, 2);
-  const BlockInputs blocks = byte_blocks(const_cast<std::byte*>(bytes.data()), 2, 40);
+  const BlockInputs blocks = byte_blocks(const_cast<std::byte*>(bytes.data()), 2, 40).inputs();
   for (int64_t at = 0; at < 80; ++at) {
     const int64_t token = at % 2;
     const int64_t first = at / 2 * 32;

@@ -80,7 +80,7 @@ struct BlockOutputs {
   BlockOutputs at(int64_t block) const {
     return {bytes + block * kInputBytes, meta + block, second + block};
   }
-  operator BlockInputs() const { return {bytes, meta, second}; }
+  BlockInputs inputs() const { return {bytes, meta, second}; }
 };
 inline constexpr int64_t kBlockInputBytes =
     kInputBytes + static_cast<int64_t>(sizeof(BlockMeta) + sizeof(SecondBytes));

@@ -50,7 +50,7 @@ InputTiles InputTiles::of(const Activations& x) {
   tiles.tokens = x.tokens();
   if (tiles.kind == InputFormat::Kind::kByteBlocks) {
     tiles.items = blocks_of(x.format());
-    tiles.blocks = byte_blocks(x.data(), x.tokens(), tiles.items);
+    tiles.blocks = byte_blocks(x.data(), x.tokens(), tiles.items).inputs();
   } else {
     tiles.items = x.format().cols;
     tiles.floats = reinterpret_cast<const float*>(x.data());

@@ -89,7 +89,7 @@ InputTiles gather(const InputTiles& x, std::span<const RowBlockToken> pairs, std
       to.first += to.stride;
     }
   }
-  out.blocks = blocks;
+  out.blocks = blocks.inputs();
   out.floats = floats;
   return out;
 }
