@@ -8,6 +8,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <tuple>
 #include <utility>
 
 namespace shoal::server {
@@ -60,7 +61,7 @@ class PlainStream final : public StreamOf<beast::tcp_stream> {
   asio::awaitable<bool> open(Nanoseconds) override { co_return true; }
   asio::awaitable<void> shut_down(Nanoseconds) override {
     beast::error_code ignored;
-    (void)stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    std::ignore = stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     co_return;
   }
 };
@@ -96,14 +97,15 @@ class EncryptedStreams final : public ByteStreams {
 
   Status load(const TlsFiles& files) {
     boost::system::error_code error;
-    (void)context_.set_options(asio::ssl::context::default_workarounds |
-                                   asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1,
-                               error);
+    std::ignore =
+        context_.set_options(asio::ssl::context::default_workarounds |
+                                 asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1,
+                             error);
     // A key with a password would make OpenSSL ask for it on the terminal.
-    (void)context_.set_password_callback([](size_t, auto) { return std::string(); }, error);
-    (void)context_.use_certificate_chain_file(files.certificate, error);
+    std::ignore = context_.set_password_callback([](size_t, auto) { return std::string(); }, error);
+    std::ignore = context_.use_certificate_chain_file(files.certificate, error);
     if (error) return unusable("--tls-cert", files.certificate, error);
-    (void)context_.use_private_key_file(files.key, asio::ssl::context::pem, error);
+    std::ignore = context_.use_private_key_file(files.key, asio::ssl::context::pem, error);
     if (error) return unusable("--tls-key", files.key, error);
     return Status::ok();
   }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/log.h"
@@ -108,10 +109,10 @@ class HttpServer::Impl {
     ASSIGN_OR_RETURN(const asio::ip::address address, resolve(host_.options.host));
     const tcp::endpoint endpoint(address, host_.options.port);
     boost::system::error_code error;
-    (void)acceptor_.open(endpoint.protocol(), error);
-    if (!error) (void)acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) (void)acceptor_.bind(endpoint, error);
-    if (!error) (void)acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    std::ignore = acceptor_.open(endpoint.protocol(), error);
+    if (!error) std::ignore = acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) std::ignore = acceptor_.bind(endpoint, error);
+    if (!error) std::ignore = acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) return listen_failed(endpoint, error);
     local_ = acceptor_.local_endpoint(error);
     ASSIGN_OR_RETURN(workers_, Workers::start(host_.options.handler_threads));
@@ -152,7 +153,7 @@ class HttpServer::Impl {
  private:
   void stop_accepting() {
     boost::system::error_code ignored;
-    (void)acceptor_.close(ignored);
+    std::ignore = acceptor_.close(ignored);
     accept_pause_.cancel();
     const std::lock_guard lock(mutex_);
     has_stopped_ = true;
@@ -170,7 +171,7 @@ class HttpServer::Impl {
         continue;
       }
       boost::system::error_code ignored;
-      (void)socket.set_option(tcp::no_delay(true), ignored);
+      std::ignore = socket.set_option(tcp::no_delay(true), ignored);
       if (connections_.size() >= host_.options.connections_max) {
         if (!streams_->is_encrypted()) refuse(std::move(socket));
       } else {
@@ -193,8 +194,8 @@ class HttpServer::Impl {
                                          response.headers) +
                              response.body;
     boost::system::error_code ignored;
-    (void)socket.non_blocking(true, ignored);
-    (void)socket.write_some(asio::buffer(text), ignored);
+    std::ignore = socket.non_blocking(true, ignored);
+    std::ignore = socket.write_some(asio::buffer(text), ignored);
   }
 
   asio::awaitable<void> serve(tcp::socket socket) {

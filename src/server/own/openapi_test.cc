@@ -17,7 +17,8 @@ TEST(OpenApi, DescribesEveryRouteAndNoOther) {
   std::set<std::string> described;
   for (const auto& [path, operations] : json["paths"].items()) {
     for (const auto& [method, operation] : operations.items()) {
-      described.insert(method + " " + path);
+      std::string route = method;
+      described.insert(route.append(" ").append(path));
     }
   }
   std::set<std::string> served;
