@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Ids = std::vector<runtime::TokenId>;
 
-Json body(Json extra = Json::object()) {
+Json body(const Json& extra = Json::object()) {
   Json json = {{"model", "tiny"},
                {"max_tokens", 10},
                {"messages", Json::array({Json::object({{"role", "user"}, {"content", "hi"}})})}};
@@ -21,8 +21,8 @@ Json body(Json extra = Json::object()) {
 
 class AnthropicRoutes : public ::testing::Test {
  protected:
-  ApiFixture::Answer send(Json extra = Json::object()) {
-    return api_.call("POST", "/v1/messages", body(std::move(extra)));
+  ApiFixture::Answer send(const Json& extra = Json::object()) {
+    return api_.call("POST", "/v1/messages", body(extra));
   }
   void refuse(const Json& extra, std::string_view words) {
     const auto answer = send(extra);

@@ -20,12 +20,12 @@ class OllamaRoutes : public ::testing::Test {
  protected:
   OllamaRoutes() { api_.generator().answer_at_once({Ids{one_, two_}}); }
 
-  ApiFixture::Answer chat(Json extra = Json::object()) {
+  ApiFixture::Answer chat(const Json& extra = Json::object()) {
     Json json = {{"model", "tiny"}, {"messages", said("hi")}};
     json.update(extra);
     return api_.call("POST", "/api/chat", json);
   }
-  ApiFixture::Answer generate(Json extra = Json::object()) {
+  ApiFixture::Answer generate(const Json& extra = Json::object()) {
     Json json = {{"model", "tiny"}, {"prompt", "hi"}, {"stream", false}};
     json.update(extra);
     return api_.call("POST", "/api/generate", json);

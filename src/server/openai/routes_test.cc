@@ -16,7 +16,7 @@ Json said(std::string_view role, Json content) {
   return Json::array({Json::object({{"role", role}, {"content", std::move(content)}})});
 }
 
-Json chat_body(Json extra = Json::object()) {
+Json chat_body(const Json& extra = Json::object()) {
   Json json = {{"model", "tiny"}, {"messages", said("user", "hi")}};
   json.update(extra);
   return json;
@@ -24,10 +24,10 @@ Json chat_body(Json extra = Json::object()) {
 
 class OpenAiRoutes : public ::testing::Test {
  protected:
-  ApiFixture::Answer chat(Json extra = Json::object()) {
-    return api_.call("POST", "/v1/chat/completions", chat_body(std::move(extra)));
+  ApiFixture::Answer chat(const Json& extra = Json::object()) {
+    return api_.call("POST", "/v1/chat/completions", chat_body(extra));
   }
-  ApiFixture::Answer complete(Json extra = Json::object()) {
+  ApiFixture::Answer complete(const Json& extra = Json::object()) {
     Json json = {{"model", "tiny"}, {"prompt", "hi"}};
     json.update(extra);
     return api_.call("POST", "/v1/completions", json);
