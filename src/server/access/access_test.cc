@@ -13,7 +13,7 @@ ApiKeys keys(std::string_view text) {
   return std::move(parsed).value();
 }
 
-int status_of(const Access& access, std::vector<Header> headers, bool needs_key = true) {
+int status_of(const Access& access, const std::vector<Header>& headers, bool needs_key = true) {
   const auto refused = access.refuse(headers, needs_key);
   return refused ? refused->status : 200;
 }

@@ -44,58 +44,58 @@ std::string_view finish_name(FinishReason reason) {
 
 class Metrics::Impl {
  public:
-  explicit Impl(const std::string& model) : labels_{{"model_name", model}} {}
+  explicit Impl(const std::string& model) : labels{{"model_name", model}} {}
 
   prometheus::Histogram& histogram(const std::string& name, const std::string& help,
                                    const Buckets& buckets) {
-    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry_).Add(labels_,
-                                                                                      buckets);
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels,
+                                                                                     buckets);
   }
 
-  prometheus::Labels labels_;
-  prometheus::Registry registry_;
-  prometheus::Histogram& first_token_ =
+  prometheus::Labels labels;
+  prometheus::Registry registry;
+  prometheus::Histogram& first_token =
       histogram("vllm:time_to_first_token_seconds", "From the request to its first token.",
                 latency_buckets());
-  prometheus::Histogram& next_token_ = histogram(
+  prometheus::Histogram& next_token = histogram(
       "vllm:inter_token_latency_seconds", "Between two tokens of an answer.", latency_buckets());
-  prometheus::Histogram& whole_ =
+  prometheus::Histogram& whole =
       histogram("vllm:e2e_request_latency_seconds", "From the request to the end of its answer.",
                 latency_buckets());
-  prometheus::Histogram& prompt_tokens_ = histogram(
+  prometheus::Histogram& prompt_tokens = histogram(
       "vllm:request_prompt_tokens", "Tokens of the prompt of a request.", token_buckets());
-  prometheus::Histogram& answer_tokens_ =
+  prometheus::Histogram& answer_tokens =
       histogram("vllm:request_generation_tokens", "Tokens of an answer.", token_buckets());
-  prometheus::Family<prometheus::Counter>& ended_ = prometheus::BuildCounter()
-                                                        .Name("vllm:request_success_total")
-                                                        .Help("Answers that ended, by reason.")
-                                                        .Register(registry_);
-  prometheus::Family<prometheus::Counter>& http_ =
+  prometheus::Family<prometheus::Counter>& ended = prometheus::BuildCounter()
+                                                       .Name("vllm:request_success_total")
+                                                       .Help("Answers that ended, by reason.")
+                                                       .Register(registry);
+  prometheus::Family<prometheus::Counter>& http =
       prometheus::BuildCounter()
           .Name("shoal:http_responses_total")
           .Help("Answers to HTTP requests, by route and status; 499: the client went before.")
-          .Register(registry_);
+          .Register(registry);
 };
 
 Metrics::Metrics(const std::string& model) : impl_(std::make_unique<Impl>(model)) {}
 Metrics::~Metrics() = default;
 
-void Metrics::on_first_token(double seconds) { impl_->first_token_.Observe(seconds); }
+void Metrics::on_first_token(double seconds) { impl_->first_token.Observe(seconds); }
 void Metrics::on_next_token(double seconds_since_the_last) {
-  impl_->next_token_.Observe(seconds_since_the_last);
+  impl_->next_token.Observe(seconds_since_the_last);
 }
 
 void Metrics::on_end(const ChoiceEnd& end) {
-  prometheus::Labels labels = impl_->labels_;
+  prometheus::Labels labels = impl_->labels;
   labels.emplace("finished_reason", finish_name(end.reason));
-  impl_->ended_.Add(labels).Increment();
-  impl_->whole_.Observe(end.seconds);
-  impl_->prompt_tokens_.Observe(static_cast<double>(end.prompt_tokens));
-  impl_->answer_tokens_.Observe(static_cast<double>(end.tokens));
+  impl_->ended.Add(labels).Increment();
+  impl_->whole.Observe(end.seconds);
+  impl_->prompt_tokens.Observe(static_cast<double>(end.prompt_tokens));
+  impl_->answer_tokens.Observe(static_cast<double>(end.tokens));
 }
 
 void Metrics::on_http(std::string_view route, int status) {
-  impl_->http_.Add({{"route", std::string(route)}, {"status", std::to_string(status)}}).Increment();
+  impl_->http.Add({{"route", std::string(route)}, {"status", std::to_string(status)}}).Increment();
 }
 
 namespace {
@@ -157,9 +157,9 @@ void add_scheduler(const runtime::SchedulerStats& stats, Families* out) {
 }  // namespace
 
 std::string Metrics::render(const runtime::SchedulerStats* stats) const {
-  std::vector<prometheus::MetricFamily> families = impl_->registry_.Collect();
+  std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
   if (stats != nullptr) {
-    Families scheduler(&families, impl_->labels_);
+    Families scheduler(&families, impl_->labels);
     add_scheduler(*stats, &scheduler);
   }
   std::ostringstream text;

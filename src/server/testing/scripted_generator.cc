@@ -60,6 +60,7 @@ std::vector<runtime::GenerationRequest> ScriptedGenerator::requests(size_t count
       const std::lock_guard lock(mutex_);
       if (running_.size() >= count) {
         std::vector<runtime::GenerationRequest> requests;
+        requests.reserve(running_.size());
         for (const Running& running : running_) requests.push_back(running.request);
         return requests;
       }
