@@ -20,23 +20,27 @@ class HttpServerTest : public ::testing::Test {
  protected:
   void start(HttpOptions options = {}, AccessOptions access = {}) {
     Router router;
-    router.add({.method = "GET",
-                .pattern = "/quick",
-                .handler = [](auto, auto exchange) { exchange->respond({.body = "quick"}); },
-                .is_public = true,
-                .is_quick = true});
     router.add(
-        {.method = "POST", .pattern = "/echo", .handler = [](Request request, auto exchange) {
-           exchange->respond({.body = std::move(request.body)});
-         }});
-    router.add(
-        {.method = "POST", .pattern = "/size", .handler = [](Request request, auto exchange) {
-           exchange->respond({.body = std::to_string(request.body.size())});
-         }});
-    router.add({.method = "GET", .pattern = "/silent", .handler = [](auto, auto) {}});
-    router.add({.method = "GET", .pattern = "/hold", .handler = [this](auto, auto exchange) {
-                  held_.set_value(std::move(exchange));
+        {.method = "GET",
+         .pattern = "/quick",
+         .handler = [](const auto&, const auto& exchange) { exchange->respond({.body = "quick"}); },
+         .is_public = true,
+         .is_quick = true});
+    router.add({.method = "POST",
+                .pattern = "/echo",
+                .handler = [](const Request& request, const auto& exchange) {
+                  exchange->respond({.body = request.body});
                 }});
+    router.add({.method = "POST",
+                .pattern = "/size",
+                .handler = [](const Request& request, const auto& exchange) {
+                  exchange->respond({.body = std::to_string(request.body.size())});
+                }});
+    router.add({.method = "GET", .pattern = "/silent", .handler = [](const auto&, const auto&) {}});
+    router.add(
+        {.method = "GET", .pattern = "/hold", .handler = [this](const auto&, const auto& exchange) {
+           held_.set_value(exchange);
+         }});
     options.port = 0;
     auto server = HttpServer::listen(options, std::move(router), Access(std::move(access)));
     ASSERT_TRUE(server.is_ok()) << server.status().message();
@@ -109,6 +113,7 @@ TEST_F(HttpServerTest, C54AChunkedBodyIsJoined) {
 TEST_F(HttpServerTest, C54SlowHeadersEndWithoutHoldingOthersUp) {
   start({.header_deadline = std::chrono::milliseconds(300)});
   std::vector<RawClient> slow;
+  slow.reserve(100);
   for (int i = 0; i < 100; ++i) slow.push_back(client());
   for (RawClient& one : slow) ASSERT_TRUE(one.send("GET /quick HTTP/1.1\r\nHo"));
   EXPECT_EQ(client().get("/quick").status, 200);
