@@ -151,8 +151,8 @@ TEST_F(EngineGroupTest, EveryPathOfKernelsGivesNearlyTheSameLogits) {
   EXPECT_LT(max_difference(portable, exact), 0.05 * max_size(exact));
   for (const tensor::KernelPath path : tensor::runnable_kernel_paths()) {
     if (path == tensor::KernelPath::kExact) continue;
-    // Another rounding of a norm may move an input by a step.
-    EXPECT_LT(max_difference(logits_with(path), portable), 0.01 * max_size(exact))
+    // Another order of sums may round an input to the next step, and then all that follows.
+    EXPECT_LT(max_difference(logits_with(path), portable), 0.05 * max_size(exact))
         << tensor::kernel_path_name(path);
   }
 }
