@@ -32,7 +32,7 @@ class ChatTest(harness.Case):
 
     def test_it_answers_and_leaves_with_ctrl_d(self):
         chat = self.chat("-n", "24")
-        chat.send("What is the capital of France?\r")
+        chat.send("Name the capital of France.\r")
         position = chat.expect("Paris")
         position = chat.expect("tok/s", after=position)
         chat.expect("> ", after=position)

@@ -37,7 +37,7 @@ class ExamplesTest(harness.Case):
         cls.addClassCleanup(cls.folder.cleanup)
         folder = Path(cls.folder.name)
         (folder / "model.gguf").symlink_to(harness.demo_model())
-        (folder / "question.txt").write_text("What is the capital of France?")
+        (folder / "question.txt").write_text("Name the capital of France.")
         (folder / "file.txt").write_text("Hello, world!")
         cls.write_book(folder)
         cls.write_tokenizer(folder / "folder-with-tokenizer.json")

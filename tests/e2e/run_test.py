@@ -22,7 +22,7 @@ LAYOUTS = [
     ["--nodes", "3", "--link", "shm", "--split", "1,2,2"],
     ["--nodes", "3", "--link", "tcp"],
 ]
-CAPITAL = ["What is the capital of France?", "--temperature", "0"]
+CAPITAL = ["Name the capital of France.", "--temperature", "0"]
 
 
 def sure_tokens(case):
@@ -141,12 +141,12 @@ class PromptTest(harness.Case):
 
     def test_standard_input_is_a_prompt(self):
         text = self.succeed("run", harness.demo_model(), "-", "--temperature", "0", "-n", "16",
-                            text_in="What is the capital of France?")
+                            text_in="Name the capital of France.")
         self.assertIn("Paris", text)
 
     def test_a_pipe_without_a_prompt_is_a_chat(self):
         text = self.succeed("run", harness.demo_model(), "--temperature", "0", "-n", "20",
-                            text_in="My name is Ada.\nWhat is the capital of France?\n/exit\n")
+                            text_in="My name is Ada.\nName the capital of France.\n/exit\n")
         self.assertIn("Paris", text)
 
     def test_raw_text_is_continued_without_a_template(self):

@@ -8,7 +8,7 @@ import serving
 import anthropic  # from serving.packages()
 import ollama
 
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 
 
 class ServedCase(harness.Case):

@@ -125,7 +125,7 @@ class StormTest(harness.Case):
                                       timeout=120) as link:
             link.sendall(request("/v1/chat/completions", {
                 "model": server.name, "temperature": 0, "max_tokens": 20,
-                "messages": [{"role": "user", "content": "What is the capital of France?"}]},
+                "messages": [{"role": "user", "content": "Name the capital of France."}]},
                 Connection="close"))
             answer = b"".join(iter(lambda: link.recv(65536), b""))
         return json.loads(answer.partition(b"\r\n\r\n")[2])["choices"][0]["message"]["content"]

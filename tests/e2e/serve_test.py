@@ -22,7 +22,7 @@ import serving
 import openai  # from serving.packages()
 
 ENDED = 128 + signal.SIGTERM  # the exit code of whatever a signal ended in order
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 STORY = [{"role": "user", "content": "Write a long story about a lighthouse."}]
 
 
