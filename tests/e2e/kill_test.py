@@ -29,7 +29,8 @@ class KillTest(harness.Case):
 
     def check_nothing_is_left(self, footprint):
         """No process of the run, none of its memory or ports, no file in its folder."""
-        self.wait_until(lambda: not footprint.processes(), "the nodes to end")
+        # A process that ends loses its environment, by which it is known, before its sockets.
+        self.wait_until(lambda: not footprint.left(), "the nodes and what they held to go")
         self.assertEqual(footprint.left(), [])
         self.assertEqual(os.listdir(self.temporary.name), [])
 
