@@ -6,15 +6,12 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/elapsed.h"
 #include "base/log.h"
 #include "runtime/rank/rank_instance.h"
 
 namespace shoal::runtime {
 namespace {
-
-double seconds_between(Nanoseconds from, Nanoseconds to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 bool is_set(const std::atomic<bool>* flag) {
   return flag != nullptr && flag->load(std::memory_order_relaxed);
@@ -115,6 +112,7 @@ class Engine::Impl {
   Status decode(const GenerateRequest& request, Sampler& sampler, GenerateResult* result);
   Result<TokenId> choose(Sampler& sampler);
   Status lay_out(std::span<const AdvanceItem> items);
+  void note_held(std::span<const AdvanceItem> items);
   Status score_in(SessionId session, const ScoreRequest& request);
   Extension sampled(SessionId session, std::span<const TokenId> tokens,
                     const Sampler& sampler) const;
@@ -472,6 +470,14 @@ Status Engine::Impl::lay_out(std::span<const AdvanceItem> items) {
   return Status::ok();
 }
 
+// Every rank has done the step: the sessions hold its tokens.
+void Engine::Impl::note_held(std::span<const AdvanceItem> items) {
+  for (const AdvanceItem& item : items) {
+    std::vector<TokenId>& held = sessions_[item.session].tokens;
+    held.insert(held.end(), item.tokens.begin(), item.tokens.end());
+  }
+}
+
 Status Engine::Impl::advance(std::span<const AdvanceItem> items) {
   RETURN_IF_ERROR(broken_);
   RETURN_IF_ERROR(lay_out(items));
@@ -482,10 +488,7 @@ Status Engine::Impl::advance(std::span<const AdvanceItem> items) {
   const double seconds = seconds_between(start, SteadyClock::instance().now());
   (is_decode ? stats_.decode_tokens : stats_.prefill_tokens) += step_tokens_.size();
   (is_decode ? stats_.decode_seconds : stats_.prefill_seconds) += seconds;
-  for (const AdvanceItem& item : items) {
-    std::vector<TokenId>& held = sessions_[item.session].tokens;
-    held.insert(held.end(), item.tokens.begin(), item.tokens.end());
-  }
+  note_held(items);
   return Status::ok();
 }
 
@@ -501,9 +504,9 @@ Result<std::vector<std::span<const float>>> Engine::Impl::step(std::span<const S
         std::copy(logits.begin(), logits.end(), step_logits_.begin() + first * output_rows());
       })));
   std::vector<std::span<const float>> out;
+  out.reserve(items.size());
+  note_held(step_items_);
   for (size_t i = 0; i < items.size(); ++i) {
-    std::vector<TokenId>& held = sessions_[items[i].session].tokens;
-    held.insert(held.end(), items[i].tokens.begin(), items[i].tokens.end());
     out.emplace_back(std::span(step_logits_).subspan(i * output_rows(), output_rows()));
   }
   return out;

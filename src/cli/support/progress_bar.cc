@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/elapsed.h"
 #include "cli/support/format.h"
 
 namespace shoal::cli {
@@ -13,10 +14,6 @@ namespace {
 constexpr int kBarColumns = 24;
 constexpr Nanoseconds kRedrawInterval = std::chrono::milliseconds(100);
 constexpr std::string_view kClearLine = "\r\x1b[K";
-
-double seconds_between(Nanoseconds from, Nanoseconds to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/elapsed.h"
 
 namespace shoal::runtime {
 namespace {
@@ -14,10 +15,6 @@ Nanoseconds now() { return SteadyClock::instance().now(); }
 // A step of prompts only may take that many times as long: nobody waits in the middle of an answer,
 // but whoever comes or goes does.
 constexpr double kPromptsOnlyFactor = 4;
-
-double seconds_between(Nanoseconds from, Nanoseconds to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 // A step has a token for every running request and one for a prompt.
 size_t running_limit(const Engine& engine, uint32_t wanted) {
@@ -32,11 +29,6 @@ void insert_by_id(Jobs* jobs, std::unique_ptr<Job> job) {
     return a->id < b->id;
   };
   jobs->insert(std::upper_bound(jobs->begin(), jobs->end(), job, after), std::move(job));
-}
-
-size_t common_length(std::span<const TokenId> a, std::span<const TokenId> b) {
-  const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<size_t>(differs.first - a.begin());
 }
 
 }  // namespace

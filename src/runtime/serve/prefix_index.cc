@@ -5,14 +5,11 @@
 #include "base/check.h"
 
 namespace shoal::runtime {
-namespace {
 
 size_t common_length(std::span<const TokenId> a, std::span<const TokenId> b) {
   const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<size_t>(differs.first - a.begin());
 }
-
-}  // namespace
 
 PrefixIndex::PrefixIndex(size_t block_tokens, size_t blocks_total)
     : block_tokens_(block_tokens), entries_(blocks_total) {}

@@ -20,6 +20,9 @@
 
 namespace shoal::runtime {
 
+// How many tokens a and b begin with alike.
+size_t common_length(std::span<const TokenId> a, std::span<const TokenId> b);
+
 class PrefixIndex {
  public:
   // Fewer common tokens than this in a block that is not wholly common are not worth its copy.

@@ -2,12 +2,10 @@
 
 #include <utility>
 
+#include "base/elapsed.h"
+
 namespace shoal::server {
 namespace {
-
-double seconds_between(Nanoseconds from, Nanoseconds to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 FinishReason finish_reason(const runtime::GenerationResult& result) {
   if (!result.status.is_ok()) return FinishReason::kFailed;
