@@ -3,6 +3,7 @@
 // Thread rule: plain views.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tensor/activations.h"
@@ -24,6 +25,13 @@ inline BlockOutputs byte_blocks(std::byte* memory, int64_t tokens, int64_t block
   std::byte* second = meta + all * static_cast<int64_t>(sizeof(BlockMeta));
   return {reinterpret_cast<int8_t*>(memory), reinterpret_cast<BlockMeta*>(meta),
           reinterpret_cast<SecondBytes*>(second)};
+}
+
+// Memory of a token's inputs, in either format, for up to cols_max columns.
+inline int64_t input_bytes_max(int64_t cols_max) {
+  // A shard's columns may touch one block more than they fill.
+  const int64_t blocks = cols_max / kQuantBlock + 2;
+  return std::max(blocks * kBlockInputBytes, cols_max * static_cast<int64_t>(sizeof(float)));
 }
 
 // One token inside the tiles: its item (block or column) i is at index first + i * stride.

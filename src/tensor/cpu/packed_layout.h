@@ -202,9 +202,7 @@ constexpr CodePlaces code_places(DType type) {
 
 // What the sums of a type's products are multiplied with at the end.
 constexpr float output_factor(DType type) {
-  const CodeBits bits = code_bits(packed_format(type).codes);
-  const int moved = is_biased(type) ? 8 - bits.main_bits - bits.rest_bits : 0;
-  return 1.0F / static_cast<float>(1 << moved);
+  return is_biased(type) ? 1.0F / static_cast<float>(1 << code_places(type).rest_shift) : 1.0F;
 }
 
 constexpr int64_t codes_bytes(CodeLayout codes) {

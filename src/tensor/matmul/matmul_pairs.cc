@@ -128,10 +128,8 @@ void matmul_pairs(Worker& me, const PackedMatrix& w, const Activations& x, const
 
 size_t matmul_pairs_scratch_bytes(KernelPath path, int64_t cols_max) {
   if (path == KernelPath::kExact) return matmul_scratch_bytes(path, cols_max);
-  const int64_t blocks = cols_max / kQuantBlock + 2;
-  const int64_t per_token =
-      std::max(blocks * kBlockInputBytes, cols_max * static_cast<int64_t>(sizeof(float)));
-  return panel_scratch_bytes(path, cols_max) + static_cast<size_t>(kGatheredMax * per_token);
+  return panel_scratch_bytes(path, cols_max) +
+         static_cast<size_t>(kGatheredMax * input_bytes_max(cols_max));
 }
 
 }  // namespace shoal::tensor
