@@ -39,6 +39,15 @@ void Service::note_failure(const Status& status) {
   if (code == StatusCode::kGroup || code == StatusCode::kNode) set_failed(status);
 }
 
+ApiError Service::broken_off(const ChoiceEnd& end) {
+  note_failure(end.status);
+  if (end.status.code() == StatusCode::kRequest) {
+    return {.status = 500, .message = end.status.message(), .type = "server_error"};
+  }
+  return unavailable(end.status.is_ok() ? "the request was cancelled" : end.status.message(),
+                     "answer_broken_off", std::nullopt);
+}
+
 std::string Service::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/openai/answers.h"
+#include "server/generate/answer_json.h"
 
 namespace shoal::server {
 namespace {
@@ -41,16 +41,6 @@ std::string_view stop_reason(const ChoiceEnd& end) {
 
 OrderedJson stop_sequence(const ChoiceEnd& end) {
   return end.stop ? OrderedJson(*end.stop) : OrderedJson(nullptr);
-}
-
-bool has_broken_off(const ChoiceEnd& end) {
-  return end.reason == FinishReason::kFailed || end.reason == FinishReason::kCancelled;
-}
-
-ApiError broken_off(const ChoiceEnd& end, Service* service) {
-  service->note_failure(end.status);
-  return {.status = end.status.code() == StatusCode::kRequest ? 500 : 503,
-          .message = end.status.is_ok() ? "the request was cancelled" : end.status.message()};
 }
 
 class MessageAnswer : public AnswerReceiver {
@@ -92,8 +82,8 @@ class WholeMessage final : public MessageAnswer {
   void on_piece(size_t, AnswerPiece piece) override { text_ += piece.text; }
   void on_choice_end(size_t, const ChoiceEnd& end) override { end_ = end; }
   void on_all_ended() override {
-    if (has_broken_off(end_)) {
-      exchange_->respond(anthropic_error(broken_off(end_, &service_)));
+    if (end_.has_broken_off()) {
+      exchange_->respond(anthropic_error(service_.broken_off(end_)));
       return;
     }
     const OrderedJson block = {{"type", "text"}, {"text", text_}};
@@ -127,8 +117,8 @@ class StreamedMessage final : public MessageAnswer {
            {"delta", {{"type", "text_delta"}, {"text", std::move(piece.text)}}}});
   }
   void on_choice_end(size_t, const ChoiceEnd& end) override {
-    if (has_broken_off(end)) {
-      write(error_object(broken_off(end, &service_)));
+    if (end.has_broken_off()) {
+      write(error_object(service_.broken_off(end)));
       return;
     }
     write({{"type", "content_block_stop"}, {"index", 0}});

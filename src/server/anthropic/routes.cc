@@ -4,7 +4,7 @@
 
 #include "server/anthropic/answers.h"
 #include "server/anthropic/message_request.h"
-#include "server/openai/answers.h"
+#include "server/generate/answer_json.h"
 
 namespace shoal::server {
 namespace {

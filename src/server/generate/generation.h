@@ -36,6 +36,11 @@ struct ChoiceEnd {
   double seconds = 0;        // from start() to here
   double prefill_seconds = 0;
   double decode_seconds = 0;
+
+  // There is less of an answer than was asked for, and nobody to blame but this side.
+  bool has_broken_off() const {
+    return reason == FinishReason::kFailed || reason == FinishReason::kCancelled;
+  }
 };
 
 // Where the answers go. All calls come from one thread at a time, never during start().

@@ -6,7 +6,7 @@
 #include <ctime>
 #include <utility>
 
-#include "server/openai/answers.h"
+#include "server/generate/answer_json.h"
 
 namespace shoal::server {
 namespace {
@@ -37,16 +37,6 @@ OrderedJson last(OrderedJson json, const ChoiceEnd& end) {
   return json;
 }
 
-bool has_broken_off(const ChoiceEnd& end) {
-  return end.reason == FinishReason::kFailed || end.reason == FinishReason::kCancelled;
-}
-
-ApiError broken_off(const ChoiceEnd& end, Service* service) {
-  service->note_failure(end.status);
-  return {.status = end.status.code() == StatusCode::kRequest ? 500 : 503,
-          .message = end.status.is_ok() ? "the request was cancelled" : end.status.message()};
-}
-
 class WholeOllamaAnswer final : public AnswerReceiver {
  public:
   WholeOllamaAnswer(OllamaAnswerOptions options, std::shared_ptr<Exchange> exchange,
@@ -56,8 +46,8 @@ class WholeOllamaAnswer final : public AnswerReceiver {
   void on_started() override {}
   void on_piece(size_t, AnswerPiece answer) override { text_ += answer.text; }
   void on_choice_end(size_t, const ChoiceEnd& end) override {
-    if (has_broken_off(end)) {
-      exchange_->respond(ollama_error(broken_off(end, &service_)));
+    if (end.has_broken_off()) {
+      exchange_->respond(ollama_error(service_.broken_off(end)));
     } else {
       exchange_->respond({.body = to_text(last(piece(options_, text_), end))});
     }
@@ -84,8 +74,8 @@ class StreamedOllamaAnswer final : public AnswerReceiver {
     if (!answer.text.empty()) write(piece(options_, std::move(answer.text)));
   }
   void on_choice_end(size_t, const ChoiceEnd& end) override {
-    if (has_broken_off(end)) {
-      write({{"error", broken_off(end, &service_).message}});
+    if (end.has_broken_off()) {
+      write({{"error", service_.broken_off(end).message}});
     } else {
       write(last(piece(options_, ""), end));
     }

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "server/api/error_response.h"
+#include "server/generate/answer_json.h"
 #include "server/generate/generation.h"
 #include "server/http/exchange.h"
-#include "server/openai/answer_shape.h"
 #include "server/service.h"
 
 namespace shoal::server {

@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "server/generate/answer_json.h"
 #include "server/ollama/answers.h"
 #include "server/ollama/ollama_request.h"
-#include "server/openai/answers.h"
 
 namespace shoal::server {
 namespace {

@@ -4,18 +4,15 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "server/generate/answer_json.h"
 #include "server/generate/generation.h"
 
 namespace shoal::server {
-
-// Keys in the order in which the documentation has them.
-using OrderedJson = nlohmann::ordered_json;
 
 class AnswerShape {
  public:

@@ -1,10 +1,9 @@
 #include "server/openai/answers.h"
 
-#include <fmt/format.h>
-
 #include <ctime>
-#include <random>
 #include <utility>
+
+#include "server/generate/answer_json.h"
 
 namespace shoal::server {
 namespace {
@@ -27,19 +26,6 @@ struct Usage {
             {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}}};
   }
 };
-
-// What an answer that broke off is answered with.
-ApiError broken(const ChoiceEnd& end, Service* service) {
-  service->note_failure(end.status);
-  if (end.reason == FinishReason::kFailed && end.status.code() == StatusCode::kRequest) {
-    return {.status = 500, .message = end.status.message(), .type = "server_error"};
-  }
-  return {.status = 503,
-          .message = end.reason == FinishReason::kFailed ? end.status.message()
-                                                         : "the request was cancelled",
-          .type = "server_error",
-          .code = "answer_broken_off"};
-}
 
 // What both kinds of answer begin with.
 class Head {
@@ -90,8 +76,8 @@ class WholeAnswer final : public AnswerReceiver {
     OrderedJson choices = OrderedJson::array();
     Usage usage;
     for (size_t i = 0; i < ends_.size(); ++i) {
-      if (ends_[i].reason == FinishReason::kFailed || ends_[i].reason == FinishReason::kCancelled) {
-        exchange_->respond(error_response(broken(ends_[i], &service_)));
+      if (ends_[i].has_broken_off()) {
+        exchange_->respond(error_response(service_.broken_off(ends_[i])));
         return;
       }
       usage.add(ends_[i], head_.counts_prompt(i));
@@ -135,9 +121,9 @@ class StreamedAnswer final : public AnswerReceiver {
 
   void on_choice_end(size_t choice, const ChoiceEnd& end) override {
     if (has_failed_) return;
-    if (end.reason == FinishReason::kFailed || end.reason == FinishReason::kCancelled) {
+    if (end.has_broken_off()) {
       has_failed_ = true;
-      exchange_->write("data: " + error_json(broken(end, &service_)) + "\n\n");
+      exchange_->write("data: " + error_json(service_.broken_off(end)) + "\n\n");
       return;
     }
     usage_.add(end, head_.counts_prompt(choice));
@@ -181,21 +167,6 @@ std::unique_ptr<AnswerReceiver> make_answer(const AnswerOptions& options,
                                             service);
   }
   return std::make_unique<WholeAnswer>(options, std::move(shape), std::move(exchange), service);
-}
-
-std::string random_id(std::string_view prefix) {
-  std::random_device device;
-  return fmt::format("{}{:08x}{:08x}{:08x}", prefix, device(), device(), device());
-}
-
-std::string to_text(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-}
-
-std::string to_event(const OrderedJson& json) { return "data: " + to_text(json) + "\n\n"; }
-
-std::string_view finish_reason_name(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
 }
 
 }  // namespace shoal::server

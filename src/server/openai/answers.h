@@ -26,14 +26,4 @@ std::unique_ptr<AnswerReceiver> make_answer(const AnswerOptions& options,
                                             std::unique_ptr<AnswerShape> shape,
                                             std::shared_ptr<Exchange> exchange, Service& service);
 
-// A new name for an answer: the prefix and 24 random hexadecimal digits.
-std::string random_id(std::string_view prefix);
-
-// One event of a stream of server-sent events.
-std::string to_event(const OrderedJson& json);
-std::string to_text(const OrderedJson& json);
-
-// "stop" or "length".
-std::string_view finish_reason_name(FinishReason reason);
-
 }  // namespace shoal::server

@@ -27,15 +27,25 @@ AnswerOptions answer_options(const Service& service, const GenerationOptions& op
           .choices_per_prompt = options.choices};
 }
 
+// The model that a request names, which its options fit.
+ApiResult<const ServedModel*> model_for(const Service& service, std::string_view name,
+                                        const GenerationOptions& options) {
+  auto model = service.model_named(name);
+  if (!model.is_ok()) return model.error();
+  if (auto error = check_against_model(options, (*model)->generator->token_count())) {
+    return std::move(*error);
+  }
+  return model;
+}
+
 std::optional<ApiError> chat(Service& service, const Request& http,
                              const std::shared_ptr<Exchange>& exchange) {
   auto request = parse_chat_request(http.body);
   if (!request.is_ok()) return request.error();
-  const auto model = service.model_named(request->model);
+  const GenerationOptions& options = request->options;
+  const auto model = model_for(service, request->model, options);
   if (!model.is_ok()) return model.error();
   const ServedModel& served = **model;
-  const GenerationOptions& options = request->options;
-  if (auto error = check_against_model(options, served.generator->token_count())) return error;
   const auto prompt = render_chat(served, std::move(request->template_input));
   if (!prompt.is_ok()) return prompt.error();
   if (auto error = check_prompt(served, *prompt)) {
@@ -72,11 +82,10 @@ std::optional<ApiError> complete(Service& service, const Request& http,
                                  const std::shared_ptr<Exchange>& exchange) {
   auto request = parse_completion_request(http.body);
   if (!request.is_ok()) return request.error();
-  const auto model = service.model_named(request->model);
+  const GenerationOptions& options = request->options;
+  const auto model = model_for(service, request->model, options);
   if (!model.is_ok()) return model.error();
   const ServedModel& served = **model;
-  const GenerationOptions& options = request->options;
-  if (auto error = check_against_model(options, served.generator->token_count())) return error;
   std::vector<Choice> choices;
   std::vector<std::string> echoes;
   for (const Prompt& prompt : request->prompts) {

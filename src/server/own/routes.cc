@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "server/openai/answers.h"
+#include "server/generate/answer_json.h"
 #include "server/openai/chat_request.h"
 #include "server/own/openapi.h"
 
