@@ -2,8 +2,8 @@
 """The direction of dependency between the modules of src/ (src/README.md has the picture).
 
 Computes the graph of quoted includes. Refuses: an include upward or between neighbours, a cycle of
-files, an include that is not written from the root of src/, a source that does not include its own
-header first.
+files, an include that is not written from the root of src/ or not in quotes, a source that does not
+include its own header first.
 """
 
 import re
@@ -19,11 +19,12 @@ LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in mod
 # Made by the build: the name, and the only module that may include it.
 GENERATED = {"build_info.h": "cli"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+ANGLE_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*<([^>]+)>', re.MULTILINE)
 
 
-def includes_of(text: str) -> list[tuple[int, str]]:
+def includes_of(text: str, pattern: re.Pattern = INCLUDE) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, match.start()) + 1, match.group(1))
-            for match in INCLUDE.finditer(text)]
+            for match in pattern.finditer(text)]
 
 
 def check_include(root: Path, path: Path, target: str) -> str | None:
@@ -79,11 +80,16 @@ def check(root: Path) -> list[str]:
             findings.append(f"src/{path}: {path.parts[0]} is no module of the order in "
                             "tools/check_layering.py")
             continue
-        includes = includes_of(repo.read(root, Path("src") / path))
+        text = repo.read(root, Path("src") / path)
+        includes = includes_of(text)
         graph[path.as_posix()] = [target for _, target in includes]
         for line, target in includes:
             if wrong := check_include(root, path, target):
                 findings.append(f"src/{path}:{line}: {wrong}")
+        for line, target in includes_of(text, ANGLE_INCLUDE):
+            if (root / "src" / target).is_file():
+                findings.append(f"src/{path}:{line}: <{target}> is a file of src/: write it in "
+                                "quotes")
         own = path.with_suffix(".h").as_posix()
         if path.suffix == ".cc" and own in known and (not includes or includes[0][1] != own):
             findings.append(f'src/{path}:1: "{own}" is not its first include')

@@ -93,7 +93,17 @@ def prune(cache: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def changed_first(root: Path, paths: list[Path]) -> list[Path]:
+def changed(root: Path) -> set[Path]:
+    """What differs from the last commit."""
+    if not (root / ".git").exists():
+        return set()
+    listed = subprocess.run(["git", "-C", str(root), "status", "--porcelain", "-z",
+                             "--untracked-files=all", "--no-renames"],
+                            check=True, capture_output=True, text=True).stdout
+    return {Path(entry[3:]) for entry in listed.split("\0") if entry}
+
+
+def newest_first(root: Path, paths: list[Path]) -> list[Path]:
     """Newest first, so that a short budget goes to what was just written."""
     return sorted(paths, key=lambda path: -(root / path).stat().st_mtime)
 
@@ -102,7 +112,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("builds", nargs="+", type=Path, help="build folders, each configured")
     parser.add_argument("--seconds", type=float, default=float("inf"),
-                        help="start no new file after this long; what is left is named, no failure")
+                        help="start no new file after this long, but those that differ from the last "
+                             "commit; what is left is counted, no failure")
     parser.add_argument("--only", default="", help="only paths that start with this")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -118,10 +129,11 @@ def main() -> int:
     unclean = [path for path in todo if not todo[path][1].exists()]
     print(f"{len(todo)} sources, {len(todo) - len(unclean)} known to be clean", flush=True)
     end = time.monotonic() + options.seconds
+    needed = changed(root)
     failed, left = [], []
 
     def work(path: Path) -> None:
-        if time.monotonic() > end:
+        if time.monotonic() > end and path not in needed:
             left.append(path)
             return
         build, mark = todo[path]
@@ -134,7 +146,7 @@ def main() -> int:
         print(f"{'clean' if clean else 'FAILED'}: {path}", flush=True)
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(work, changed_first(root, unclean)))
+        list(pool.map(work, newest_first(root, unclean)))
     if left:
         print(f"{len(left)} sources left for `./dev test tidy` (time is up)")
     print(f"{len(failed)} source(s) with findings")

@@ -75,7 +75,7 @@ def common_steps() -> list[Step]:
 
 
 def check_steps() -> list[Step]:
-    unit = ctest("release", "-LE", "check|e2e|slow")
+    unit = ctest("release", "-LE", "check|e2e")
     tidy = tool("check_tidy.py", "build/release", "--seconds", "45")
     return [*common_steps(), Step("unit", unit, after="build"), Step("tidy", [tidy], after="build")]
 

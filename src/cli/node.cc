@@ -1,8 +1,6 @@
 // `shoal node`: the process of one rank of a local group, started by rank 0; not for people.
 #include <fmt/format.h>
 
-#include <memory>
-
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/support/model_setup.h"
@@ -20,7 +18,7 @@ namespace {
 
 constexpr Nanoseconds kJoinDeadline = std::chrono::seconds(30);
 
-Status follow(fabric::Fabric& fabric, uint32_t sessions) {
+Status follow(fabric::Fabric& fabric) {
   collective::Group group(fabric);
   ASSIGN_OR_RETURN(const runtime::Setup setup,
                    runtime::receive_setup(group, Deadline::after(fabric.clock(), kJoinDeadline)));
@@ -33,20 +31,20 @@ Status follow(fabric::Fabric& fabric, uint32_t sessions) {
   options.exact = setup.exact;
   options.kernels = tensor::kernel_path_from_name(setup.kernels);
   options.tokens = setup.tokens;
-  options.sessions_max = sessions;
+  options.sessions_max = setup.sessions;
   options.prefill_chunk = setup.prefill_chunk;
   return runtime::run_follower(*model, plan, group, options);
 }
 
-Result<int> run_node(uint32_t sessions) {
+Result<int> run_node() {
   ignore_interrupts();
   silence_group_log();
   ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
                    fabric::join_local_group(UniqueFd(fabric::kJoinFd),
-                                            Deadline::after(kJoinDeadline), build_name()));
+                                            Deadline::after(kJoinDeadline), this_program()));
   init_logging(fmt::format("rank {}", fabric->rank()));
   silence_group_log();
-  const Status status = follow(*fabric, sessions);
+  const Status status = follow(*fabric);
   if (status.is_ok()) return 0;
   // Rank 0 tells the user: of a broken group it knows, of what broke here it is told with this.
   (void)fabric->health().fail(fabric->rank(), status.message());
@@ -61,10 +59,7 @@ void add_node(Program& program) {
                        .description = "A process of a local group, started by rank 0",
                        .examples = ""});
   node.group("");  // not shown in the help
-  // Shared: the option lives as long as the action that reads it.
-  const auto sessions = std::make_shared<uint32_t>(runtime::EngineOptions{}.sessions_max);
-  node.add_option("--sessions", *sessions, "As many as rank 0 has");
-  program.set_action(node, [sessions] { return run_node(*sessions); });
+  program.set_action(node, run_node);
 }
 
 }  // namespace shoal::cli

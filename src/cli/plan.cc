@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/commands.h"
@@ -18,7 +19,6 @@ struct PlanOptions {
   bool is_json = false;
 };
 
-// Layers may differ; the table shows the first one and says so.
 std::string range_text(const plan::Range& range) {
   return fmt::format("{} ({}-{})", range.size(), range.begin, range.end - 1);
 }
@@ -53,6 +53,15 @@ Json json_of(const plan::Plan& plan, const std::string& name) {
           {"explanation", plan.explanation}};
 }
 
+bool layers_differ(const plan::RankPlan& rank) {
+  const plan::LayerShard& first = rank.layers.front();
+  return std::any_of(rank.layers.begin(), rank.layers.end(), [&](const plan::LayerShard& layer) {
+    return !(layer.q_heads == first.q_heads && layer.kv_heads == first.kv_heads &&
+             layer.ffn == first.ffn);
+  });
+}
+
+// Of the layers it shows the first.
 std::string table_of(const plan::Plan& plan) {
   using enum Table::Align;
   Table table({{"rank", kRight},
@@ -89,6 +98,9 @@ Result<int> show_plan(const PlanOptions& options, Console& console) {
                                  model->config.layers.size(), planned.plan.ranks.size(),
                                  planned.plan.ranks.size() == 1 ? "node" : "nodes");
   text += table_of(planned.plan);
+  if (std::any_of(planned.plan.ranks.begin(), planned.plan.ranks.end(), layers_differ)) {
+    text += "Heads and FFN columns are the first layer's; layers differ, --json has all of them.\n";
+  }
   if (!planned.note.empty()) text += planned.note + "\n";
   if (options.explains) {
     for (const std::string& sentence : planned.plan.explanation) text += "- " + sentence + "\n";

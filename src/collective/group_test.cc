@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "fabric/testing/thread_group.h"
@@ -307,6 +311,46 @@ TEST(Group, AMissingRankIsNamedWithTheOperationAndTheGroupStaysBroken) {
       EXPECT_THAT(statuses[rank].message(), HasSubstr("rank 2 ("));
     }
     EXPECT_EQ(statuses[2].code(), StatusCode::kGroup);
+  }
+}
+
+// Every operation has its deadline, says what was waited for and names who was missing.
+TEST(Group, EveryOperationNamesAMissingRank) {
+  using Operation = std::function<Status(Group&, const Deadline&)>;
+  std::vector<std::byte> bytes(30);
+  const std::vector<size_t> sizes = {10, 10, 10};
+  const std::vector<std::pair<std::string, Operation>> operations = {
+      {"all_gather",
+       [&](Group& group, const Deadline& deadline) {
+         return group.all_gather({bytes, sizes}, deadline);
+       }},
+      {"did not finish sending a message",  // a broadcast is one
+       [&](Group& group, const Deadline& deadline) { return group.broadcast(bytes, 2, deadline); }},
+      {"gather",
+       [&](Group& group, const Deadline& deadline) {
+         return group.gather({std::span(bytes).first(10), {bytes, sizes}, 0}, deadline);
+       }},
+      {"barrier", [](Group& group, const Deadline& deadline) { return group.barrier(deadline); }},
+  };
+  for (const auto& [words, operation] : operations) {
+    for (const char* maker : {"shm", "tcp", "sim"}) {
+      ThreadGroup threads({.maker = maker, .size = 3, .slots = kSlots});
+      const auto statuses = threads.run([&operation](Fabric& fabric) -> Status {
+        if (fabric.rank() != 0) {
+          // Alive, and in no operation.
+          const Deadline deadline = test_deadline(fabric);
+          while (!fabric.health().failed()) fabric.endpoint(0).wait(deadline);
+          return fabric.health().failure();
+        }
+        Group group(fabric);
+        return operation(group, Deadline::after(fabric.clock(), std::chrono::milliseconds(100)));
+      });
+      for (const Status& status : statuses) {
+        EXPECT_EQ(status.code(), StatusCode::kGroup) << words << " " << maker;
+        EXPECT_THAT(status.message(), HasSubstr(words)) << maker;
+        EXPECT_THAT(status.message(), HasSubstr("rank ")) << maker;
+      }
+    }
   }
 }
 

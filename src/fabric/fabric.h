@@ -38,11 +38,17 @@ struct LivenessOptions {
   int missed_beats_max = 12;  // silence of 1.2 s
 };
 
+// The program whose nodes join. Only programs of one format join.
+struct Program {
+  uint32_t format = 1;            // ProtocolVersion::format
+  std::string build = "unknown";  // what it calls itself where versions do not fit
+};
+
 struct FabricOptions {
   SlotClass slots;
   LivenessOptions liveness;
-  int threads_per_rank = 1;       // compute threads, to choose between spinning and yielding
-  std::string build = "unknown";  // what this program calls itself where versions do not fit
+  int threads_per_rank = 1;  // compute threads, to choose between spinning and yielding
+  Program program;
 };
 
 class Fabric {

@@ -24,8 +24,8 @@ HandshakeConfig make_handshake_config(const GroupSetup& setup, HandshakeRole rol
   HandshakeConfig config;
   config.role = role;
   config.secret = setup.secret;
-  config.build = setup.fabric.build;
-  config.version = setup.version;
+  config.build = setup.fabric.program.build;
+  config.version.format = setup.fabric.program.format;
   config.self.epoch = setup.epoch;
   config.self.rank = static_cast<uint32_t>(setup.rank);
   config.self.size = static_cast<uint32_t>(setup.size);

@@ -25,7 +25,6 @@ struct GroupSetup {
   LinkSecret secret{};
   std::string node_name;  // of this rank
   FabricOptions fabric;
-  ProtocolVersion version;  // tests announce others
 };
 
 // kRequest when a size, rank or slot class is impossible.

@@ -1,7 +1,6 @@
 #include "fabric/local_launch.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/os/child_start.h"
 #include "fabric/link/join_info.h"
 #include "fabric/link/stream.h"
 #include "fabric/shm/shm_group.h"
@@ -25,47 +25,6 @@ constexpr Nanoseconds kReapPause = std::chrono::milliseconds(2);
 // How long a process may take to end after its sockets have closed.
 constexpr Nanoseconds kEndPatience = std::chrono::milliseconds(500);
 
-// What a forked child needs until it executes; made before the fork, since nothing may be allocated
-// after it.
-struct ChildStart {
-  std::vector<char*> argv;
-  int join_fd = -1;
-  int null_fd = -1;
-  int report_fd = -1;  // gets errno when the start fails; closed by a successful exec
-  pid_t parent = -1;
-};
-
-// In the child, between fork and exec: only async-signal-safe calls.
-[[noreturn]] void run_child(const ChildStart& start) {
-  const auto give_up = [&start] {
-    const int error = errno;
-    (void)!write(start.report_fd, &error, sizeof(error));
-    _exit(127);
-  };
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
-  // The parent may have ended before that call.
-  if (getppid() != start.parent) _exit(127);
-  signal(SIGINT, SIG_IGN);
-  signal(SIGPIPE, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  // Above every fixed number first, so that no dup2 closes what the next one needs.
-  const int join_fd = fcntl(start.join_fd, F_DUPFD, kJoinFd + 2);
-  const int report_fd = fcntl(start.report_fd, F_DUPFD, kJoinFd + 2);
-  if (join_fd < 0 || report_fd < 0) give_up();
-  if (dup2(start.null_fd, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 ||
-      dup2(join_fd, kJoinFd) < 0 || dup2(report_fd, kJoinFd + 1) < 0) {
-    give_up();
-  }
-  if (fcntl(kJoinFd + 1, F_SETFD, FD_CLOEXEC) != 0) give_up();
-  close_range(kJoinFd + 2, ~0U, 0);
-  execv(start.argv[0], start.argv.data());
-  const int error = errno;
-  (void)!write(kJoinFd + 1, &error, sizeof(error));
-  _exit(127);
-}
-
 // How a process ended, in words.
 std::string end_text(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
@@ -74,33 +33,18 @@ std::string end_text(int wait_status) {
   return "ended with status " + std::to_string(WEXITSTATUS(wait_status));
 }
 
-// The start of one child; its pid.
-Result<pid_t> start_process(const std::vector<std::string>& command, int join_fd) {
+// The start of one node; its pid.
+Result<pid_t> start_node(const std::vector<std::string>& command, int join_fd) {
   UniqueFd null_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null_fd.is_valid()) return Status::from_errno("/dev/null", errno);
-  int pipe_fds[2];
-  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return Status::from_errno("pipe", errno);
-  UniqueFd report_read(pipe_fds[0]);
-  UniqueFd report_write(pipe_fds[1]);
   ChildStart start;
-  for (const std::string& part : command) start.argv.push_back(const_cast<char*>(part.c_str()));
-  start.argv.push_back(nullptr);
-  start.join_fd = join_fd;
-  start.null_fd = null_fd.get();
-  start.report_fd = report_write.get();
-  start.parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0) return Status::from_errno("fork", errno);
-  if (pid == 0) run_child(start);
-  report_write.reset();
-  int error = 0;
-  ssize_t done = 0;
-  do {
-    done = read(report_read.get(), &error, sizeof(error));
-  } while (done < 0 && errno == EINTR);
-  if (done == 0) return pid;
-  waitpid(pid, nullptr, 0);
-  return Status::from_errno("starting " + command[0], error);
+  start.command = command;
+  start.descriptors = {{null_fd.get(), STDIN_FILENO},
+                       {STDERR_FILENO, STDOUT_FILENO},
+                       {STDERR_FILENO, STDERR_FILENO},
+                       {join_fd, kJoinFd}};
+  start.ignores_interrupt = true;
+  return start_child(start);
 }
 
 // What `rank` of the group needs to know.
@@ -147,7 +91,7 @@ Status LocalGroup::start_children() {
   children_.resize(static_cast<size_t>(options_.size - 1));
   for (Child& child : children_) {
     ASSIGN_OR_RETURN(SocketPair sockets, make_socket_pair());
-    ASSIGN_OR_RETURN(child.pid, start_process(options_.child_command, sockets.second.get()));
+    ASSIGN_OR_RETURN(child.pid, start_node(options_.child_command, sockets.second.get()));
     child.join_socket = std::move(sockets.first);
   }
   return Status::ok();
@@ -299,12 +243,12 @@ Result<std::unique_ptr<Fabric>> join_with(int socket, const JoinInfo& info,
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> join_local_group(UniqueFd join_socket, const Deadline& deadline,
-                                                 std::string build) {
+                                                 Program program) {
   const int socket = join_socket.get();
   RETURN_IF_ERROR(set_non_blocking(socket).with_context("this is no node of a local group"));
   Result<JoinInfo> info = receive_join_info(socket, deadline);
   if (!info.is_ok()) return info.status().with_context("the launching node");
-  info->setup.fabric.build = std::move(build);
+  info->setup.fabric.program = std::move(program);
   ASSIGN_OR_RETURN(auto fabric, join_with(socket, *info, deadline));
   fabric->keep_open(std::move(join_socket));
   return fabric;

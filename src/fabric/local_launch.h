@@ -73,8 +73,8 @@ class LocalGroup {
   std::unique_ptr<Fabric> fabric_;
 };
 
-// In a child: builds this rank's fabric from the inherited socket. build: see FabricOptions.
+// In a child: builds this rank's fabric from the inherited socket.
 Result<std::unique_ptr<Fabric>> join_local_group(UniqueFd join_socket, const Deadline& deadline,
-                                                 std::string build = "unknown");
+                                                 Program program = {});
 
 }  // namespace shoal::fabric

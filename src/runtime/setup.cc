@@ -11,7 +11,6 @@ namespace shoal::runtime {
 namespace {
 
 constexpr uint32_t kMagic = 0x5553'4853;  // "SHSU"
-constexpr uint32_t kVersion = 4;
 constexpr size_t kPathBytesMax = 4096;
 constexpr size_t kKernelsBytesMax = 32;
 
@@ -20,7 +19,7 @@ constexpr size_t kKernelsBytesMax = 32;
 std::vector<std::byte> encode_setup(const Setup& setup) {
   ByteWriter writer;
   writer.write(kMagic);
-  writer.write(kVersion);
+  writer.write(kSetupVersion);
   writer.write(setup.plan.ranks);
   writer.write(static_cast<uint32_t>(setup.plan.weights.size()));
   for (const double weight : setup.plan.weights) writer.write(weight);
@@ -28,6 +27,7 @@ std::vector<std::byte> encode_setup(const Setup& setup) {
   writer.write(static_cast<uint32_t>(setup.plan.kv_type));
   writer.write(setup.threads);
   writer.write(setup.prefill_chunk);
+  writer.write(setup.sessions);
   writer.write(setup.tokens);
   writer.write(static_cast<uint32_t>(setup.exact));
   writer.write_string(setup.kernels);
@@ -41,8 +41,8 @@ Result<Setup> decode_setup(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const uint32_t magic, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t version, reader.read<uint32_t>());
   if (magic != kMagic) return Status::request("wrong magic number");
-  if (version != kVersion) {
-    return Status::request(fmt::format("version {}, this node speaks {}", version, kVersion));
+  if (version != kSetupVersion) {
+    return Status::request(fmt::format("version {}, this node speaks {}", version, kSetupVersion));
   }
   ASSIGN_OR_RETURN(setup.plan.ranks, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t weights, reader.read<uint32_t>());
@@ -55,6 +55,7 @@ Result<Setup> decode_setup(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const uint32_t kv_type, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(setup.threads, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(setup.prefill_chunk, reader.read<uint32_t>());
+  ASSIGN_OR_RETURN(setup.sessions, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(setup.tokens, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint32_t exact, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const std::string_view kernels, reader.read_string(kKernelsBytesMax));

@@ -14,15 +14,22 @@
 #include "base/status.h"
 #include "collective/group.h"
 #include "plan/plan.h"
+#include "runtime/rank/command.h"
 
 namespace shoal::runtime {
+
+// Raised with every change of the message.
+inline constexpr uint32_t kSetupVersion = 5;
+// Of all that ranks send one another: what fabric::Program::format is for a runtime.
+inline constexpr uint32_t kProtocolFormat = kSetupVersion << 16 | kCommandVersion;
 
 struct Setup {
   std::string model_path;  // absolute, as every rank of this machine opens it
   plan::PlanRequest plan;  // ranks, weights, context, KV type
   uint32_t threads = 1;    // per rank
   uint32_t prefill_chunk = 256;
-  uint32_t tokens = 0;  // EngineOptions::tokens
+  uint32_t sessions = 0;  // EngineOptions::sessions_max
+  uint32_t tokens = 0;    // EngineOptions::tokens
   bool exact = false;
   std::string kernels;  // a kernel path's name; empty: the best of each rank's processor
 };

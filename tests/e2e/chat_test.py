@@ -4,7 +4,6 @@ import os
 import signal
 import stat
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
@@ -25,10 +24,6 @@ class ChatTest(harness.Case):
         terminal.expect("/help for help")
         terminal.expect("> ", after=terminal.seen.index("/help for help"))
         return terminal
-
-    def prompt_after(self, terminal, position):
-        return terminal.expect("\n> ", after=position) if "\n> " in terminal.seen[position:] \
-            else terminal.expect("> ", after=position)
 
     def test_it_answers_and_leaves_with_ctrl_d(self):
         chat = self.chat("-n", "24")
@@ -128,12 +123,16 @@ class InterruptTest(harness.Case):
             self.assertEqual(terminal.wait(), 130)
 
     def test_ctrl_c_while_it_loads_leaves_nothing(self):
-        terminal = harness.Terminal("run", harness.demo_model(), "hi", "--nodes", "2")
+        footprint = harness.Footprint()
+        terminal = harness.Terminal("run", harness.demo_model(), "hi", "--nodes", "2",
+                                    env=footprint.environment)
         with terminal:
-            time.sleep(0.05)
+            # Both processes are there, the model is not yet.
+            self.wait_until(lambda: len(footprint.processes()) == 2, "the second node")
+            footprint.look()
             terminal.send(CTRL_C)
-            self.assertIn(terminal.wait(), (0, 130, -signal.SIGINT))
-            self.wait_until(lambda: not harness.children_of(terminal.pid), "the node to end")
+            self.assertIn(terminal.wait(), (130, -signal.SIGINT), "it had loaded before")
+            self.wait_until(lambda: not footprint.left(), "the nodes and what they held to go")
 
 
 if __name__ == "__main__":

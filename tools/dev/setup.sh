@@ -10,7 +10,7 @@ declare -rA PACKAGES=(
     libgmock-dev libbenchmark-dev libarchive-dev libssl-dev libedit-dev libboost1.81-dev
     prometheus-cpp-dev"
   [check]="clang-tidy-19 clang-format-19"
-  [test]="libclang-rt-19-dev llvm-19 npm dpkg-dev file python3-numpy qemu-user
+  [test]="libclang-rt-19-dev llvm-19 npm dpkg-dev file curl openssl python3-numpy qemu-user
     libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libstdc++-12-dev-arm64-cross googletest"
 )
 readonly CARGO_VERSION_MIN=1.85

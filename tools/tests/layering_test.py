@@ -43,6 +43,11 @@ class LayeringTest(unittest.TestCase):
         self.tree.write("src/base/a.h", '#include "status.h"\n#include "../base/status.h"\n')
         self.assertEqual(len(self.findings()), 2)
 
+    def test_a_file_of_ours_in_angle_brackets_is_found(self):
+        self.tree.write("src/base/a.h", "#include <base/status.h>\n#include <vector>\n")
+        self.assertEqual(self.findings(), [
+            "src/base/a.h:1: <base/status.h> is a file of src/: write it in quotes"])
+
     def test_a_source_that_does_not_open_with_its_own_header_is_found(self):
         self.tree.write("src/base/a.h", "")
         self.tree.write("src/base/a.cc", '#include "base/status.h"\n#include "base/a.h"\n')

@@ -1,6 +1,7 @@
 """check_tidy's cache keys: they change with everything that can change the verdict."""
 
 import shutil
+import subprocess
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -35,6 +36,16 @@ class TidyTest(unittest.TestCase):
         self.assertNotEqual(before, self.key("clang++ -DX -c a.cc"))
         self.tree.write(".clang-tidy", "Checks: '-*,modernize-*'\n")
         self.assertNotEqual(before, self.key())
+
+    def test_what_differs_from_the_last_commit_is_known(self):
+        git = ["git", "-C", str(self.tree.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+        for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+            subprocess.run([*git, *arguments], check=True)
+        self.assertEqual(check_tidy.changed(self.tree.root), set())
+        self.tree.write("src/a/a.h", "#pragma once\n")
+        self.tree.write("src/a/new.cc", "")
+        self.assertEqual(check_tidy.changed(self.tree.root),
+                         {Path("src/a/a.h"), Path("src/a/new.cc")})
 
     def plant(self, text: str) -> tuple[bool, str]:
         self.tree.write("src/a/a.cc", text)

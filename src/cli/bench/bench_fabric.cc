@@ -233,7 +233,7 @@ Result<int> bench_fabric(const FabricBenchOptions& options, Console& console) {
   launch.size = options.nodes;
   ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options.link));
   ASSIGN_OR_RETURN(const std::string executable, own_executable());
-  launch.fabric.build = build_name();
+  launch.fabric.program = this_program();
   launch.child_command = {executable, "bench", "fabric-node", fmt::format("{}", options.rounds)};
   ASSIGN_OR_RETURN(const std::unique_ptr<fabric::LocalGroup> group,
                    fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline)));
@@ -256,7 +256,7 @@ Result<int> fabric_node(uint32_t rounds) {
   silence_group_log();
   ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
                    fabric::join_local_group(UniqueFd(fabric::kJoinFd),
-                                            Deadline::after(kJoinDeadline), build_name()));
+                                            Deadline::after(kJoinDeadline), this_program()));
   const auto figures = FabricBench(*fabric, rounds).run();
   return figures.is_ok() ? 0 : kExitFailed;
 }

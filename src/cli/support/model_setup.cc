@@ -218,6 +218,8 @@ void silence_group_log() {
   if (std::getenv("SHOAL_LOG") == nullptr) spdlog::set_level(spdlog::level::off);
 }
 
+fabric::Program this_program() { return {runtime::kProtocolFormat, build_name()}; }
+
 std::string build_name() { return fmt::format("{} ({})", kBuildVersion, kBuildCommit); }
 
 Result<std::string> own_executable() {
@@ -278,9 +280,9 @@ Status LoadedModel::start_nodes() {
     launch.size = options_.nodes;
     ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options_.link));
     ASSIGN_OR_RETURN(const std::string executable, own_executable());
-    launch.child_command = {executable, "node", "--sessions", std::to_string(options_.sessions)};
+    launch.child_command = {executable, "node"};
     launch.exit_grace = kFailedGroupGrace;
-    launch.fabric.build = build_name();
+    launch.fabric.program = this_program();
     launch.fabric.threads_per_rank = static_cast<int>(threads_);
     ASSIGN_OR_RETURN(local_group_,
                      fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline)));
@@ -291,6 +293,7 @@ Status LoadedModel::start_nodes() {
                              .plan = planned_.request,
                              .threads = threads_,
                              .prefill_chunk = runtime::EngineOptions{}.prefill_chunk,
+                             .sessions = options_.sessions,
                              .tokens = tokens(),
                              .exact = options_.exact,
                              .kernels = options_.kernels};

@@ -120,6 +120,9 @@ class LoadedModel {
 // here on, unless SHOAL_LOG asks for it.
 void silence_group_log();
 
+// What the nodes of a group must have in common.
+fabric::Program this_program();
+
 // This build, for people: "0.1.0 (397a211)".
 std::string build_name();
 

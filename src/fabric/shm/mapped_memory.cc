@@ -16,7 +16,6 @@ namespace shoal::fabric {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr size_t kPageBytes = 4096;
 
 // Of a part: a small group of large slots does not take more, a large group has this per rank.
 constexpr size_t kPartBytesMax = size_t{2} * 1024 * 1024;
@@ -25,7 +24,7 @@ constexpr size_t kPartBytesPerRankMin = 1024;
 // A peer that breaks the protocol cannot keep us asleep longer than this.
 constexpr Nanoseconds kSleepMax = std::chrono::milliseconds(500);
 
-size_t round_up_to_page(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -35,11 +34,16 @@ MappedLayout mapped_layout(const SlotClass& slots, int size) {
   return {.size = size, .part_bytes = std::max(least, wanted)};
 }
 
-size_t MappedMemory::region_stride() const { return round_up_to_page(region_bytes()); }
+size_t MappedMemory::controls_bytes(const MappedLayout& layout) {
+  return round_up(static_cast<size_t>(layout.size) * sizeof(Controls), kGranuleBytes);
+}
+
+size_t MappedMemory::region_bytes(const MappedLayout& layout) {
+  return round_up(kParts * layout.part_bytes, kGranuleBytes);
+}
 
 size_t MappedMemory::size_bytes(const MappedLayout& layout) {
-  return static_cast<size_t>(layout.size) *
-         (sizeof(Controls) + round_up_to_page(kParts * layout.part_bytes));
+  return controls_bytes(layout) + static_cast<size_t>(layout.size) * region_bytes(layout);
 }
 
 Result<UniqueFd> MappedMemory::create(const MappedLayout& layout) {
@@ -83,9 +87,8 @@ MappedMemory::MappedMemory(const MappedLayout& layout, const Identity& self, Gro
 
 // Controls of all, writable for the bells; the own region, writable; the regions of all, readable.
 Status MappedMemory::map_all(int fd) {
-  const auto ranks = static_cast<size_t>(layout_.size);
-  const size_t controls = ranks * sizeof(Controls);
-  const size_t own_begin = controls + static_cast<size_t>(self_.rank) * region_stride();
+  const size_t controls = controls_bytes(layout_);
+  const size_t region = region_bytes(layout_);
   const auto map_range = [fd](size_t begin, size_t bytes, int protection) {
     return mmap(nullptr, bytes, protection, MAP_SHARED | MAP_POPULATE, fd,
                 static_cast<off_t>(begin));
@@ -93,10 +96,11 @@ Status MappedMemory::map_all(int fd) {
   void* const shared = map_range(0, controls, PROT_READ | PROT_WRITE);
   if (shared == MAP_FAILED) return Status::from_errno("mapping the group's memory", errno);
   mappings_.controls = static_cast<Controls*>(shared);
-  void* const own = map_range(own_begin, region_stride(), PROT_READ | PROT_WRITE);
+  void* const own = map_range(controls + static_cast<size_t>(self_.rank) * region, region,
+                              PROT_READ | PROT_WRITE);
   if (own == MAP_FAILED) return Status::from_errno("mapping the group's memory", errno);
   mappings_.own = static_cast<std::byte*>(own);
-  void* const all = map_range(controls, ranks * region_stride(), PROT_READ);
+  void* const all = map_range(controls, static_cast<size_t>(layout_.size) * region, PROT_READ);
   if (all == MAP_FAILED) return Status::from_errno("mapping the group's memory", errno);
   mappings_.all = static_cast<const std::byte*>(all);
   return Status::ok();
@@ -104,11 +108,11 @@ Status MappedMemory::map_all(int fd) {
 
 MappedMemory::~MappedMemory() {
   health_.remove_waker(waker_ticket_);
-  const auto ranks = static_cast<size_t>(layout_.size);
-  if (mappings_.controls != nullptr) munmap(mappings_.controls, ranks * sizeof(Controls));
-  if (mappings_.own != nullptr) munmap(mappings_.own, region_stride());
+  const size_t region = region_bytes(layout_);
+  if (mappings_.controls != nullptr) munmap(mappings_.controls, controls_bytes(layout_));
+  if (mappings_.own != nullptr) munmap(mappings_.own, region);
   if (mappings_.all != nullptr) {
-    munmap(const_cast<std::byte*>(mappings_.all), ranks * region_stride());
+    munmap(const_cast<std::byte*>(mappings_.all), static_cast<size_t>(layout_.size) * region);
   }
 }
 
@@ -118,7 +122,7 @@ std::span<std::byte> MappedMemory::own_part() {
 
 std::span<const std::byte> MappedMemory::part_of(int peer) const {
   CHECK(met_ == published_ && peer != self_.rank);
-  const std::byte* region = mappings_.all + static_cast<size_t>(peer) * region_stride();
+  const std::byte* region = mappings_.all + static_cast<size_t>(peer) * region_bytes(layout_);
   return {region + met_ % kParts * part_bytes(), part_bytes()};
 }
 

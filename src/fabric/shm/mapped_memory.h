@@ -79,6 +79,8 @@ class MappedMemory {
 
  private:
   static constexpr size_t kParts = 3;
+  // What is mapped by itself begins at a multiple of this: the largest page of any kernel here.
+  static constexpr size_t kGranuleBytes = size_t{64} * 1024;
   // Two lines apart, so that the processor's pairwise prefetch joins nothing.
   struct alignas(128) StepLine {
     std::atomic<uint64_t> number;  // written last
@@ -90,7 +92,7 @@ class MappedMemory {
     std::atomic<uint32_t> sleeps;
     std::atomic<uint32_t> word;  // the futex
   };
-  // One page per rank. Step n is published in steps[n % 2]: nobody can be two steps behind.
+  // One small page per rank. Step n is published in steps[n % 2]: nobody can be two steps behind.
   struct alignas(4096) Controls {
     Bell bell;
     StepLine steps[2];
@@ -104,8 +106,8 @@ class MappedMemory {
   };
   MappedMemory(const MappedLayout& layout, const Identity& self, GroupHealth& health);
   Status map_all(int fd);
-  size_t region_bytes() const { return kParts * layout_.part_bytes; }
-  size_t region_stride() const;
+  static size_t controls_bytes(const MappedLayout& layout);  // of all ranks
+  static size_t region_bytes(const MappedLayout& layout);    // of one
   Controls& controls_of(int rank) const { return mappings_.controls[rank]; }
 
   Result<bool> has_met(int peer);

@@ -24,7 +24,8 @@ using testing::HasSubstr;
 constexpr uint64_t kEpoch = 99;
 constexpr MappedLayout kLayout{.size = 2, .part_bytes = 256};
 constexpr MappedStep kStep{.tag = 7, .bytes = 40};
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = 4096;       // of a rank's controls
+constexpr size_t kUnit = 64 * 1024;  // of what is mapped by itself
 
 WaitPolicy patience(Nanoseconds time) {
   static const SpinPolicy spin{.pause_for = std::chrono::microseconds(5),
@@ -58,7 +59,7 @@ class WildPeer {
     std::memcpy(at, &line.number, 8);
   }
   // Of rank 1.
-  std::byte* part(uint64_t step) { return base_ + 2 * kPage + kPage + step % 3 * 256; }
+  std::byte* part(uint64_t step) { return base_ + 2 * kUnit + step % 3 * 256; }
   // The first word of a bell.
   void set_sleeps(size_t rank) {
     const uint32_t one = 1;

@@ -5,12 +5,22 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 
 #include "base/log.h"
 #include "fabric/link/stream.h"
 #include "fabric/tcp/address.h"
 
 namespace shoal::fabric {
+
+namespace {
+
+// Connections taken before the handshakes under way have their turn again.
+constexpr int kAcceptsAtOnce = 16;
+// How long the listener is left alone after it could not give a connection.
+constexpr Nanoseconds kAcceptPause = std::chrono::milliseconds(100);
+
+}  // namespace
 
 struct Acceptor::Pending {
   UniqueFd socket;
@@ -41,7 +51,8 @@ Result<Acceptor::Accepted> Acceptor::next(std::string_view waiting_for, const De
 
 Status Acceptor::poll_once(std::string_view waiting_for, const Deadline& deadline) {
   std::vector<pollfd> entries;
-  entries.push_back({.fd = listener_, .events = POLLIN, .revents = 0});
+  const bool takes = !accept_pause_.has_value() || accept_pause_->expired();
+  entries.push_back({.fd = listener_, .events = takes ? short{POLLIN} : short{0}, .revents = 0});
   for (const auto& watch : options_.watches) {
     entries.push_back({.fd = watch.fd, .events = 0, .revents = 0});
   }
@@ -66,9 +77,15 @@ Status Acceptor::poll_once(std::string_view waiting_for, const Deadline& deadlin
 }
 
 void Acceptor::accept_new() {
-  while (true) {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     UniqueFd socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket.is_valid()) return;
+    if (!socket.is_valid()) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+      // Out of descriptors or memory: the listener stays readable, so waiting on it would not wait.
+      LOG(warn, "cannot take a connection: {}", std::system_category().message(errno));
+      accept_pause_ = Deadline::after(kAcceptPause);
+      return;
+    }
     const Result<SocketAddress> address = peer_address(socket.get());
     HandshakeConfig config =
         make_handshake_config(setup_, HandshakeRole::kResponder, LinkPurpose::kLiveness);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,7 @@ class Acceptor {
   std::list<Pending> pending_;
   std::list<Accepted> ready_;
   std::string last_drop_;
+  std::optional<Deadline> accept_pause_;
 };
 
 }  // namespace shoal::fabric

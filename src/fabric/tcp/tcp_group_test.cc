@@ -281,7 +281,7 @@ TEST(TcpGroup, C17AHundredSilentConnectionsNeitherBlockNorStay) {
 TEST(TcpGroup, C67AJoinerOfAnotherVersionIsRefusedAndANewOneTakesItsPlace) {
   FormingGroup group;
   TcpGroupOptions older = joiner_to(group.address());
-  older.setup.version.format = 77;
+  older.setup.fabric.program.format = 77;
   const auto refused = connect_tcp_group(std::move(older), soon());
   EXPECT_THAT(refused.status().message(), HasSubstr("runs another version: node-0 has protocol"));
   EXPECT_THAT(refused.status().message(), HasSubstr("node-1 has protocol 1.1, format 77"));

@@ -19,7 +19,9 @@ ThreadGroup::ThreadGroup(const ThreadGroupOptions& options) {
   }
   InProcessOptions in_process;
   in_process.size = options.size;
-  in_process.link = *parse_link_kind(options.maker);
+  const bool is_ipv6 = options.maker == "tcp6";
+  if (is_ipv6) in_process.listen = {.host = "::1", .port = 0};
+  in_process.link = is_ipv6 ? LinkKind::kTcp : *parse_link_kind(options.maker);
   in_process.fabric.slots = options.slots;
   in_process.tuning = options.tuning;
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

@@ -16,7 +16,7 @@
 namespace shoal::fabric {
 
 struct ThreadGroupOptions {
-  std::string maker = "shm";  // "shm", "tcp" or "sim"
+  std::string maker = "shm";  // "shm", "tcp", "tcp6" (TCP over IPv6) or "sim"
   int size = 2;
   SlotClass slots{.payload_bytes = 4096, .count = 4};
   TcpTuning tuning{};

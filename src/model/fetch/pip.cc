@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "base/os/child_start.h"
 #include "base/unique_fd.h"
 
 namespace shoal::model {
@@ -43,20 +43,6 @@ uint64_t bytes_below(const fs::path& folder) {
   return total;
 }
 
-// argv or envp: the strings live as long as this.
-class StringList {
- public:
-  explicit StringList(std::vector<std::string> strings) : strings_(std::move(strings)) {
-    for (std::string& text : strings_) pointers_.push_back(text.data());
-    pointers_.push_back(nullptr);
-  }
-  char* const* get() const { return pointers_.data(); }
-
- private:
-  std::vector<std::string> strings_;
-  std::vector<char*> pointers_;
-};
-
 std::vector<std::string> environment_with_temporary_folder(const std::string& folder) {
   constexpr std::string_view kName = "TMPDIR=";
   std::vector<std::string> out;
@@ -67,34 +53,41 @@ std::vector<std::string> environment_with_temporary_folder(const std::string& fo
   return out;
 }
 
-// A child that does not outlive this object.
+// A child that outlives neither this object nor the thread that made it.
 class Child {
  public:
   static Result<Child> start(const PipDownload& download, const std::string& wheels,
                              const std::string& log) {
-    const StringList arguments({download.python, "-m", "pip", "download", "--no-deps",
-                                "--only-binary=:all:", "--no-cache-dir", "--no-input",
-                                "--disable-pip-version-check", "--progress-bar", "off", "--dest",
-                                wheels, download.requirement});
-    const StringList environment(environment_with_temporary_folder(download.folder));
-    posix_spawn_file_actions_t actions;
-    CHECK(::posix_spawn_file_actions_init(&actions) == 0);
-    CHECK(::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ==
-          0);
-    CHECK(::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
-                                             O_WRONLY | O_CREAT | O_TRUNC, 0600) == 0);
-    CHECK(::posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO) == 0);
-    pid_t pid = -1;
-    const int error = ::posix_spawnp(&pid, download.python.c_str(), &actions, nullptr,
-                                     arguments.get(), environment.get());
-    ::posix_spawn_file_actions_destroy(&actions);
-    if (error == ENOENT) {
-      return Status::request(fmt::format(
-          "cannot run {}: install Python 3 with pip (on Debian: apt install python3-pip)",
-          download.python));
+    UniqueFd null_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    UniqueFd log_fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!null_fd.is_valid() || !log_fd.is_valid()) {
+      return Status::from_errno("cannot open " + log, errno);
     }
-    if (error != 0) return Status::from_errno("cannot run " + download.python, error);
-    return Child(pid);
+    ChildStart start;
+    start.command = {download.python,
+                     "-m",
+                     "pip",
+                     "download",
+                     "--no-deps",
+                     "--only-binary=:all:",
+                     "--no-cache-dir",
+                     "--no-input",
+                     "--disable-pip-version-check",
+                     "--progress-bar",
+                     "off",
+                     "--dest",
+                     wheels,
+                     download.requirement};
+    start.environment = environment_with_temporary_folder(download.folder);
+    start.descriptors = {{null_fd.get(), STDIN_FILENO},
+                         {log_fd.get(), STDOUT_FILENO},
+                         {log_fd.get(), STDERR_FILENO}};
+    start.death_signal = SIGTERM;
+    const Result<pid_t> pid = start_child(start);
+    if (pid.is_ok()) return Child(*pid);
+    if (pid.status().code() != StatusCode::kRequest) return pid.status();
+    return Status::request(pid.status().message() +
+                           ": install Python 3 with pip (on Debian: apt install python3-pip)");
   }
   Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
   Child& operator=(Child&&) = delete;

@@ -24,7 +24,8 @@ struct PipDownload {
 };
 
 // The path of the wheel in `folder`. kRequest with the remedy (no Python, no pip, no network, no
-// space, no such package) or when the deadline ends it; pip does not outlive the call.
+// space, no such package) or when the deadline ends it; pip outlives neither the
+// call nor its thread.
 Result<std::string> download_wheel(const PipDownload& download, const Deadline& deadline);
 
 }  // namespace shoal::model

@@ -12,7 +12,6 @@ namespace shoal::runtime {
 namespace {
 
 constexpr uint32_t kMagic = 0x5053'4853;  // "SHSP"
-constexpr uint16_t kVersion = 2;
 
 template <typename T>
 void append(T value, std::vector<std::byte>* out) {
@@ -74,7 +73,7 @@ void encode_command(const Command& command, std::span<const float> activations,
                     std::vector<std::byte>* message) {
   message->clear();
   append(kMagic, message);
-  append(kVersion, message);
+  append(kCommandVersion, message);
   append(static_cast<uint8_t>(command.op), message);
   append(static_cast<uint8_t>(command.mode), message);
   append(command.number, message);
@@ -105,7 +104,7 @@ Status decode_command(std::span<const std::byte> message, const CommandLimits& l
   ASSIGN_OR_RETURN(const uint32_t magic, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(const uint16_t version, reader.read<uint16_t>());
   if (magic != kMagic) return bad("wrong magic number");
-  if (version != kVersion) return bad(fmt::format("version {} is not supported", version));
+  if (version != kCommandVersion) return bad(fmt::format("version {} is not supported", version));
   ASSIGN_OR_RETURN(const uint8_t op, reader.read<uint8_t>());
   ASSIGN_OR_RETURN(const uint8_t mode, reader.read<uint8_t>());
   ASSIGN_OR_RETURN(out.number, reader.read<uint64_t>());

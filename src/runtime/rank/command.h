@@ -46,6 +46,9 @@ struct BatchItem {
   float inverse_temperature = 0;
 };
 
+// Raised with every change of a command's bytes or meaning.
+inline constexpr uint16_t kCommandVersion = 2;
+
 struct Command {
   Op op = Op::kStep;
   OutputMode mode = OutputMode::kSummary;

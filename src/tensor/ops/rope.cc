@@ -9,6 +9,19 @@
 namespace shoal::tensor {
 namespace {
 
+Status check_yarn(const RopeConfig& config) {
+  const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
+  if (!is_positive(config.beta_fast) || !is_positive(config.beta_slow)) {
+    return Status::request("YaRN needs positive numbers as beta_fast and beta_slow");
+  }
+  if (config.attention_factor != 0 && !is_positive(config.attention_factor)) {
+    return Status::request("YaRN's attention factor must be positive");
+  }
+  // Its ramp is laid out by the logarithm of the base.
+  if (!(config.theta > 1)) return Status::request("YaRN needs a rotary base above 1");
+  return Status::ok();
+}
+
 Status check_config(const RopeConfig& config) {
   if (config.rotary_dims <= 0 || config.rotary_dims % 2 != 0) {
     return Status::request("rotary embedding of " + std::to_string(config.rotary_dims) +
@@ -30,6 +43,7 @@ Status check_config(const RopeConfig& config) {
         config.low_frequency_factor > 0)) {
     return Status::request("Llama 3 rotary scaling needs 0 < low < high frequency factor");
   }
+  if (config.scaling == RopeScaling::kYarn) RETURN_IF_ERROR(check_yarn(config));
   const size_t divisors = config.frequency_divisors.size();
   if (divisors != 0 && divisors != static_cast<size_t>(config.rotary_dims / 2)) {
     return Status::request("rotary divisors: " + std::to_string(divisors) + " for " +

@@ -175,5 +175,25 @@ TEST(Rope, SettingsThatMakeNoSenseAreRefused) {
                           .high_frequency_factor = 1}));
 }
 
+TEST(Rope, YarnSettingsThatMakeNoSenseAreRefused) {
+  const RopeConfig good{
+      .rotary_dims = 8, .scaling = RopeScaling::kYarn, .factor = 4, .original_context = 64};
+  EXPECT_TRUE(RopeTable::create(good).is_ok());
+  const auto is_refused = [&good](double RopeConfig::* field, double value) {
+    RopeConfig config = good;
+    config.*field = value;
+    const auto table = RopeTable::create(config);
+    return !table.is_ok() && table.status().code() == StatusCode::kRequest;
+  };
+  for (const double value : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    EXPECT_TRUE(is_refused(&RopeConfig::beta_fast, value)) << value;
+    EXPECT_TRUE(is_refused(&RopeConfig::beta_slow, value)) << value;
+  }
+  for (const double value : {-1.0, std::nan(""), HUGE_VAL}) {
+    EXPECT_TRUE(is_refused(&RopeConfig::attention_factor, value)) << value;
+  }
+  EXPECT_TRUE(is_refused(&RopeConfig::theta, 1.0));
+}
+
 }  // namespace
 }  // namespace shoal::tensor
