@@ -1,16 +1,18 @@
-# What a build for another processor takes the place of packages with: the headers of fmt and spdlog
-# alone, and GoogleTest from its sources. It builds the modules whose code differs by processor.
+# What a build for another processor takes the place of packages with: the headers of fmt, nlohmann's
+# json and spdlog alone, and GoogleTest from its sources. It builds the modules whose code differs by processor.
 set(SHOAL_MODULES base tensor)
 
-# Only these two folders of the system's headers, which belong to this machine's processor.
+# Only these three folders of the system's headers, which belong to this machine's processor.
 set(SHOAL_HOST_HEADERS ${PROJECT_BINARY_DIR}/host_headers)
 file(MAKE_DIRECTORY ${SHOAL_HOST_HEADERS})
-foreach(name IN ITEMS fmt spdlog)
+foreach(name IN ITEMS fmt nlohmann spdlog)
   file(CREATE_LINK /usr/include/${name} ${SHOAL_HOST_HEADERS}/${name} SYMBOLIC)
 endforeach()
 add_library(fmt::fmt INTERFACE IMPORTED)
 target_include_directories(fmt::fmt SYSTEM INTERFACE ${SHOAL_HOST_HEADERS})
 target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
+add_library(nlohmann_json::nlohmann_json INTERFACE IMPORTED)
+target_include_directories(nlohmann_json::nlohmann_json SYSTEM INTERFACE ${SHOAL_HOST_HEADERS})
 add_library(spdlog::spdlog INTERFACE IMPORTED)
 target_include_directories(spdlog::spdlog SYSTEM INTERFACE ${SHOAL_HOST_HEADERS})
 target_compile_definitions(spdlog::spdlog INTERFACE SPDLOG_FMT_EXTERNAL)

@@ -5,9 +5,9 @@
 #include <span>
 #include <string_view>
 
+#include "base/foreign/json.h"
 #include "memory_file.h"
 #include "model/model.h"
-#include "model/safetensors/json.h"
 #include "model/safetensors/reader.h"
 
 namespace shoal::model {

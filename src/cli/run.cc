@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/foreign/json.h"
 #include "cli/chat/chat_loop.h"
 #include "cli/commands.h"
 #include "cli/support/files.h"
@@ -57,6 +58,7 @@ Result<RenderedPrompt> make_prompt(const RunOptions& options, const TextParts& t
     return render_chat(text, messages);
   }
   ASSIGN_OR_RETURN(const std::string json, read_file(options.messages_file, kPromptBytesMax));
+  RETURN_IF_ERROR(check_json(json, options.messages_file));
   const Json parsed = Json::parse(json, nullptr, false);
   if (!parsed.is_array() || parsed.empty()) {
     return Status::request(options.messages_file +

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "base/foreign/quote.h"
 #include "model/gguf/vocabulary.h"
-#include "model/quote.h"
 #include "tensor/float16.h"
 
 namespace shoal::model {

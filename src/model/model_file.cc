@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/foreign/quote.h"
 #include "model/gguf/reader.h"
-#include "model/quote.h"
 #include "model/safetensors/reader.h"
 
 namespace shoal::model {

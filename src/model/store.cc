@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <map>
 
+#include "base/foreign/quote.h"
 #include "model/fetch/fetch.h"
 #include "model/gguf/reader.h"
-#include "model/quote.h"
 #include "model/safetensors/reader.h"
 
 namespace shoal::model {

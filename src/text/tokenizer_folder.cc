@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/foreign/json.h"
 #include "base/mapped_file.h"
 
 namespace shoal::text {
@@ -13,8 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// Small text files beside the weights; the largest published one is below 2 MB.
-constexpr size_t kFileBytesMax = size_t{64} << 20;
+// The largest published template is below 100 kB.
+constexpr size_t kTemplateBytesMax = size_t{64} << 20;
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
@@ -23,7 +24,7 @@ bool is_there(const fs::path& path) {
 
 Result<std::string> read_text(const fs::path& path) {
   ASSIGN_OR_RETURN(const auto file, MappedFile::open(path.string()));
-  if (file->bytes().size() > kFileBytesMax) {
+  if (file->bytes().size() > kTemplateBytesMax) {
     return Status::request(path.string() + " is larger than 64 MiB");
   }
   return std::string(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
@@ -32,21 +33,24 @@ Result<std::string> read_text(const fs::path& path) {
 // The object in the file, an empty one where there is no file.
 Result<Json> read_object(const fs::path& path) {
   if (!is_there(path)) return Json::object();
-  ASSIGN_OR_RETURN(const std::string text, read_text(path));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(Json json, read_json_file(path.string()));
   if (!json.is_object()) return Status::request(path.string() + " is not a JSON object");
   return json;
+}
+
+// The string under the key, nullptr where there is none.
+const std::string* string_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
 }
 
 // A token is written as its text or as an object with its text as "content".
 std::optional<std::string> token_text(const Json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_object()) return std::nullopt;
-  const auto content = found->find("content");
-  if (content == found->end() || !content->is_string()) return std::nullopt;
-  return content->get<std::string>();
+  const std::string* text =
+      found->is_object() ? string_at(*found, "content") : found->get_ptr<const std::string*>();
+  return text == nullptr ? std::nullopt : std::optional(*text);
 }
 
 std::optional<bool> switch_value(const Json& config, const char* key) {
@@ -77,12 +81,12 @@ Result<std::optional<std::string>> template_source(const fs::path& folder, const
   }
   const auto found = config.find("chat_template");
   if (found == config.end()) return std::optional<std::string>();
-  if (found->is_string()) return std::optional<std::string>(found->get<std::string>());
-  if (found->is_array()) {
-    for (const Json& entry : *found) {
-      if (!entry.is_object() || entry.value("name", Json()) != "default") continue;
-      return token_text(entry, "template");
-    }
+  if (const auto* text = found->get_ptr<const std::string*>()) return std::optional(*text);
+  if (!found->is_array()) return std::optional<std::string>();
+  for (const Json& entry : *found) {
+    if (!entry.is_object()) continue;
+    const std::string* name = string_at(entry, "name");
+    if (name != nullptr && *name == "default") return token_text(entry, "template");
   }
   return std::optional<std::string>();
 }

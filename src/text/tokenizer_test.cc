@@ -264,5 +264,33 @@ TEST(TokenizerFolder, ReadsTokensTemplateAndEndsBesideTheTokenizer) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(TokenizerFolder, RefusesJsonThatNestsWithoutEnd) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "text_deep_folder_test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "tokenizer.json") << byte_level_file(Json::array()).dump();
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  for (const char* name :
+       {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json"}) {
+    for (const char* key : {"bos_token", "chat_template", "eos_token_id"}) {
+      std::ofstream(folder / name) << "{\"" << key << "\": " << deep << "}";
+      const auto loaded = load_tokenizer_folder(folder.string());
+      ASSERT_FALSE(loaded.is_ok()) << name << " " << key;
+      EXPECT_EQ(loaded.status().code(), StatusCode::kRequest);
+      EXPECT_THAT(loaded.status().message(), AllOf(HasSubstr(name), HasSubstr("nested deeper")));
+    }
+    std::filesystem::remove(folder / name);
+  }
+  // Any value may stand where a name is expected.
+  std::ofstream(folder / "tokenizer_config.json")
+      << R"({"chat_template": [7, {"name": [[1]], "template": "no"},
+                               {"name": "default", "template": {"content": "yes"}}],
+             "bos_token": [], "add_bos_token": "true"})";
+  const auto loaded = load_tokenizer_folder(folder.string());
+  ASSERT_TRUE(loaded.is_ok()) << loaded.status().message();
+  ASSERT_NE(loaded->chat_template, nullptr);
+  EXPECT_EQ(*loaded->chat_template->render(R"({"messages": []})"), "yes");
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace shoal::text

@@ -142,6 +142,13 @@ class BadInputTest(harness.Case):
         model = harness.demo_model()
         self.fail_with("eval", model, "--text", "/no/such.txt", says="/no/such.txt")
         self.fail_with("run", model, "--messages", "/no/such.json", says="/no/such.json")
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content, says in (("text.json", "once", "not valid JSON"),
+                                        ("deep.json", "[" * 1000000, "nested deeper"),
+                                        ("object.json", "{}", "JSON list")):
+                path = Path(folder) / name
+                path.write_text(content)
+                self.fail_with("run", model, "--messages", path, says=[name, says])
         text = harness.DATA / "perplexity.txt"
         self.fail_with("eval", model, "--text", text, "--reference", text, says=".top64")
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/foreign/quote.h"
 #include "model/arch/family.h"
 #include "model/arch/rope_settings.h"
 #include "model/model.h"
-#include "model/quote.h"
 
 namespace shoal::model {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/foreign/quote.h"
 #include "model/model.h"
-#include "model/quote.h"
 
 namespace shoal::model {
 namespace {

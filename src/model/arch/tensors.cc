@@ -3,9 +3,9 @@
 
 #include <unordered_set>
 
+#include "base/foreign/quote.h"
 #include "model/arch/tensor_names.h"
 #include "model/model.h"
-#include "model/quote.h"
 
 namespace shoal::model {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/bytes.h"
-#include "model/quote.h"
+#include "base/foreign/quote.h"
 
 namespace shoal::model {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
+#include "base/foreign/quote.h"
 #include "model/gguf/reader.h"
-#include "model/quote.h"
 
 namespace shoal::model {
 namespace {

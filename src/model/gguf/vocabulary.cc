@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "model/quote.h"
+#include "base/foreign/quote.h"
 
 namespace shoal::model {
 namespace {

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "base/bytes.h"
-#include "model/quote.h"
+#include "base/foreign/quote.h"
 #include "model/safetensors/reader.h"
 
 namespace shoal::model {

@@ -1,4 +1,4 @@
-#include "model/safetensors/json.h"
+#include "base/foreign/json.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/foreign/quote.h"
 #include "base/mapped_file.h"
-#include "model/quote.h"
 
-namespace shoal::model {
+namespace shoal {
 namespace {
 
 using nlohmann::json;
@@ -60,11 +60,14 @@ class Checker : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-Result<json> parse_json(std::string_view text, std::string_view name) {
+Status check_json(std::string_view text, std::string_view name) {
   Checker checker;
-  if (!json::sax_parse(text, &checker)) {
-    return Status::request(fmt::format("{}: {}", name, checker.problem()));
-  }
+  if (json::sax_parse(text, &checker)) return Status::ok();
+  return Status::request(fmt::format("{}: {}", name, checker.problem()));
+}
+
+Result<json> parse_json(std::string_view text, std::string_view name) {
+  RETURN_IF_ERROR(check_json(text, name));
   json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
   CHECK(!value.is_discarded());  // the checker has read it to the end
   return value;
@@ -80,4 +83,4 @@ Result<json> read_json_file(const std::string& path) {
   return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 
-}  // namespace shoal::model
+}  // namespace shoal

@@ -1,8 +1,8 @@
-#include "model/quote.h"
+#include "base/foreign/quote.h"
 
 #include <fmt/format.h>
 
-namespace shoal::model {
+namespace shoal {
 namespace {
 constexpr size_t kShownBytesMax = 120;
 }
@@ -21,4 +21,4 @@ std::string quote(std::string_view name) {
   return out + "'";
 }
 
-}  // namespace shoal::model
+}  // namespace shoal

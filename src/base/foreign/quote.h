@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace shoal::model {
+namespace shoal {
 
 // "'blk.0.attn_q.weight'"; control characters and bytes above 0x7e become \xNN.
 std::string quote(std::string_view name);
 
-}  // namespace shoal::model
+}  // namespace shoal
