@@ -1,12 +1,15 @@
 #!/usr/bin/python3
-"""Writes a GGUF model of any supported shape with random weights, in the types that --list names.
+"""Writes a model of any supported shape with random weights, in the types that --list names.
 
     tools/make_model.py --preset llama-1.1b --type Q4_0 -o /tmp/llama-1.1b-q4_0.gguf
     tools/make_model.py --preset smollm2-135m --type Q4_K_M -o /tmp/smollm2.gguf --seed 7
     tools/make_model.py --family qwen3 --layers 4 --hidden 256 --heads 4 --kv-heads 2 --head-dim 64 \\
         --ffn 512 --vocab 512 --type F16 -o /tmp/tiny-qwen3.gguf
+    tools/make_model.py --preset tiny --type F16 --format safetensors --shards 3 -o /tmp/tiny
     tools/make_model.py --list
 
+The model is a GGUF file, or with --shards N so many parts of one (NAME-00001-of-0000N.gguf), or with
+--format safetensors a folder as Hugging Face checkpoints are, which holds the same model.
 Weights are scaled so that activations stay of order one through any number of layers; what the model
 says is noise, at the speed of a real one. The same options and seed give the same bytes.
 
@@ -27,7 +30,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 try:
-    from synthetic import gguf, vocabulary, weights  # noqa: E402
+    from synthetic import checkpoint, gguf, vocabulary, weights  # noqa: E402
 except ModuleNotFoundError as missing:
     # Hence the first line: another python3 on the path does not see the system's packages.
     sys.exit(f"make_model.py: {missing}: install Debian's python3-numpy, or ./dev setup")
@@ -197,10 +200,16 @@ def make(shape: Shape, type_name: str, path: Path, options: argparse.Namespace) 
 
     name = options.name or f"synthetic {options.preset or shape.family} {type_name}"
     progress = Progress(sum(tensor.bytes for tensor in tensors), options.quiet)
-    gguf.write(path, metadata(shape, name, FILE_TYPES[type_name][1]), tensors, data, progress.add)
+    settings = metadata(shape, name, FILE_TYPES[type_name][1])
+    shares = gguf.shares_of(tensors, options.shards)
+    if options.format == "safetensors":
+        files = checkpoint.write(path, shape, settings, shares, data, progress.add)
+    else:
+        files = gguf.write_split(path, settings, shares, data, progress.add)
     seconds = progress.finish()
     parameters = sum(tensor.rows * tensor.cols for tensor in tensors)
-    return (f"{path}: {name}, {parameters / 1e6:.1f} M parameters, {path.stat().st_size / 1e6:.1f} MB, "
+    size = sum(file.stat().st_size for file in files)
+    return (f"{path}: {name}, {parameters / 1e6:.1f} M parameters, {size / 1e6:.1f} MB, "
             f"seed {options.seed}, made in {seconds:.1f} s")
 
 
@@ -227,7 +236,7 @@ def list_presets() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, help="the file to write")
+    parser.add_argument("-o", "--output", type=Path, help="the file or folder to write")
     parser.add_argument("--type", default="Q4_0", choices=FILE_TYPES, help="of the matrices (default Q4_0)")
     parser.add_argument("--preset", choices=PRESETS, help="a shape by name; options below change it")
     parser.add_argument("--list", action="store_true", help="show the presets and stop")
@@ -239,6 +248,8 @@ def parse_arguments() -> argparse.Namespace:
                         help="the embedding is the output head, too")
     parser.add_argument("--tokenizer", choices=["spm", "qwen2", "smollm", "llama-bpe"],
                         help="default: the family's")
+    parser.add_argument("--format", default="gguf", choices=["gguf", "safetensors"])
+    parser.add_argument("--shards", type=int, default=1, metavar="N", help="files of weights (default 1)")
     parser.add_argument("--pure", action="store_true", help="the output head in --type, too")
     parser.add_argument("--seed", type=int, default=1, help="other weights (default 1)")
     parser.add_argument("--name", help="general.name")
@@ -246,6 +257,8 @@ def parse_arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if not options.list and options.output is None:
         parser.error("-o FILE is missing")
+    if options.format == "safetensors" and options.type not in checkpoint.TYPES:
+        parser.error(f"safetensors files hold {', '.join(checkpoint.TYPES)}, not {options.type}")
     if options.seed < 0:
         parser.error("--seed must not be negative")
     options.shape = shape_of(options)

@@ -213,11 +213,12 @@ Json model_json(const ModelFacts& facts) {
 }
 
 std::string template_text(const TextParts& text, bool is_whole) {
-  if (text.chat_template_source.empty()) {
-    return text.chat_template != nullptr ? "yes" : "none: continues text only (--raw)";
+  std::string shown = "yes";
+  if (!text.chat_template_status.is_ok()) {
+    shown = "unusable: " + text.chat_template_status.message();
+  } else if (text.chat_template == nullptr) {
+    shown = "none: continues text only (--raw)";
   }
-  std::string shown =
-      text.chat_template != nullptr ? "yes" : "unusable: " + text.chat_template_status.message();
   size_t lines = 0;
   for (size_t start = 0; start < text.chat_template_source.size(); ++lines) {
     if (!is_whole && lines == kTemplateLinesShown) {

@@ -72,23 +72,22 @@ std::vector<int64_t> ids_of(const Json& config, const char* key) {
 }
 
 // The template in chat_template.jinja, or in the configuration: a text, or a list of named ones of
-// which "default" is taken.
-Result<std::optional<std::string>> template_source(const fs::path& folder, const Json& config) {
+// which "default" is taken. Empty where there is none.
+Result<std::string> template_source(const fs::path& folder, const Json& config) {
   const fs::path file = folder / "chat_template.jinja";
-  if (is_there(file)) {
-    ASSIGN_OR_RETURN(std::string text, read_text(file));
-    return std::optional<std::string>(std::move(text));
-  }
+  if (is_there(file)) return read_text(file);
   const auto found = config.find("chat_template");
-  if (found == config.end()) return std::optional<std::string>();
-  if (const auto* text = found->get_ptr<const std::string*>()) return std::optional(*text);
-  if (!found->is_array()) return std::optional<std::string>();
+  if (found == config.end()) return std::string();
+  if (const auto* text = found->get_ptr<const std::string*>()) return *text;
+  if (!found->is_array()) return std::string();
   for (const Json& entry : *found) {
     if (!entry.is_object()) continue;
     const std::string* name = string_at(entry, "name");
-    if (name != nullptr && *name == "default") return token_text(entry, "template");
+    if (name != nullptr && *name == "default") {
+      return token_text(entry, "template").value_or(std::string());
+    }
   }
-  return std::optional<std::string>();
+  return std::string();
 }
 
 }  // namespace
@@ -117,9 +116,10 @@ Result<TokenizerFolder> load_tokenizer_folder(const std::string& folder_name) {
   };
   TokenizerFolder result;
   ASSIGN_OR_RETURN(result.tokenizer, Tokenizer::from_json_file(tokenizer_file.string(), options));
-  ASSIGN_OR_RETURN(const auto source, template_source(folder, config));
-  if (source.has_value()) {
-    auto parsed = ChatTemplate::parse(*source, chat_template_options(*result.tokenizer));
+  ASSIGN_OR_RETURN(result.chat_template_source, template_source(folder, config));
+  if (!result.chat_template_source.empty()) {
+    auto parsed =
+        ChatTemplate::parse(result.chat_template_source, chat_template_options(*result.tokenizer));
     if (parsed.is_ok()) {
       result.chat_template = std::move(parsed).value();
     } else {

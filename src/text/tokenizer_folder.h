@@ -16,6 +16,7 @@ namespace shoal::text {
 struct TokenizerFolder {
   std::unique_ptr<Tokenizer> tokenizer;         // never null
   std::unique_ptr<ChatTemplate> chat_template;  // null when there is none, or it is broken
+  std::string chat_template_source;             // empty when there is none
   Status chat_template_status;                  // why there is no template although a file has one
 };
 

@@ -247,6 +247,7 @@ TEST(TokenizerFolder, ReadsTokensTemplateAndEndsBesideTheTokenizer) {
   ASSERT_NE(loaded->chat_template, nullptr);
   const std::string request = R"({"messages": [{"role": "user", "content": "ab"}]})";
   EXPECT_EQ(*loaded->chat_template->render(request), "<s>ab");
+  EXPECT_EQ(loaded->chat_template_source, "{{ bos_token }}{{ messages[0].content }}");
   EXPECT_THAT(*loaded->tokenizer->encode_chat("<s>ab"), ElementsAre(7, 2));
 
   // A template file wins over the configuration; a broken one leaves the tokenizer usable.
@@ -255,6 +256,7 @@ TEST(TokenizerFolder, ReadsTokensTemplateAndEndsBesideTheTokenizer) {
   ASSERT_TRUE(loaded.is_ok()) << loaded.status().message();
   EXPECT_EQ(loaded->chat_template, nullptr);
   EXPECT_THAT(loaded->chat_template_status.message(), HasSubstr("foo"));
+  EXPECT_EQ(loaded->chat_template_source, "a{% foo %}b");
   EXPECT_THAT(*loaded->tokenizer->encode("ab"), ElementsAre(7, 2));
 
   write("tokenizer_config.json", "{");

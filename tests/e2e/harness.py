@@ -35,6 +35,15 @@ def demo_model():
     return result.stdout.strip()
 
 
+def make_model(path, *options):
+    """Writes a model with random weights; what there is, `tools/make_model.py --help` says."""
+    done = subprocess.run([SOURCE / "tools/make_model.py", *map(str, options), "-q", "-o", path],
+                          capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode != 0:
+        raise AssertionError(f"make_model.py {options}: {done.stderr}")
+    return path
+
+
 @functools.cache
 def reference():
     return json.loads((DATA / "reference.json").read_text(encoding="utf-8"))

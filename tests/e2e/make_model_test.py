@@ -22,10 +22,7 @@ class MakeModelTest(harness.Case):
         self.folder = Path(folder.name)
 
     def make(self, *options, name="model.gguf"):
-        path = self.folder / name
-        done = subprocess.run([TOOL, *options, "-q", "-o", path], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return path
+        return harness.make_model(self.folder / name, *options)
 
     def logits(self, model):
         path = self.folder / "logits"
@@ -81,6 +78,8 @@ class MakeModelTest(harness.Case):
     def test_what_cannot_be_made_is_refused_in_one_line(self):
         for options in (("--heads", "3", "--kv-heads", "2"), ("--hidden", "50", "--type", "Q4_0"),
                         ("--vocab", "100"), ("--preset", "tiny", "--vocab", "600000"),
+                        ("--type", "F16", "--shards", "22"), ("--type", "F16", "--shards", "0"),
+                        ("--type", "Q4_0", "--format", "safetensors"),
                         ("--preset", "tiny-qwen3", "--vocab", "600000")):
             with self.subTest(options=options):
                 path = self.folder / "no.gguf"

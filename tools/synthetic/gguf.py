@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 ALIGNMENT = 32
-U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+U16, U32, I32, F32, BOOL, STRING, ARRAY = 2, 4, 5, 6, 7, 8, 9
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,14 @@ DTYPES = {dtype.name: dtype for dtype in (
     DType("Q4_0", 2, 32, 18), DType("Q4_1", 3, 32, 20), DType("Q5_0", 6, 32, 22),
     DType("Q5_1", 7, 32, 24), DType("Q8_0", 8, 32, 34),
     DType("Q4_K", 12, 256, 144), DType("Q5_K", 13, 256, 176), DType("Q6_K", 14, 256, 210))}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """An integer of a metadata type other than u32: the type's number, its letter in struct."""
+    type: int
+    letter: str
+    value: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,8 @@ def text(value: str) -> bytes:
 
 def value_bytes(value: object) -> bytes:
     """A metadata value with its type in front: bool, int (u32), float, str, or a list of one kind."""
+    if isinstance(value, Scalar):
+        return struct.pack("<I" + value.letter, value.type, value.value)
     if isinstance(value, bool):
         return struct.pack("<IB", BOOL, value)
     if isinstance(value, int):
@@ -122,3 +132,27 @@ def write(path: Path, metadata: dict[str, object], tensors: list[Tensor],
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def shares_of(tensors: list[Tensor], count: int) -> list[list[Tensor]]:
+    """As many runs of tensors, each of which has one at least."""
+    if not 1 <= count <= len(tensors):
+        raise ValueError(f"{len(tensors)} tensors make 1 to {len(tensors)} files, not {count}")
+    cuts = [len(tensors) * i // count for i in range(count + 1)]
+    return [tensors[begin:end] for begin, end in zip(cuts, cuts[1:])]
+
+
+def write_split(path: Path, metadata: dict[str, object], shares: list[list[Tensor]],
+                data_of: Callable[[Tensor], Iterable[bytes]],
+                on_bytes: Callable[[int], None] = lambda count: None) -> list[Path]:
+    """A file for each share, named as parts of a split model; all settings are in the first one."""
+    if len(shares) == 1:
+        write(path, metadata, shares[0], data_of, on_bytes)
+        return [path]
+    paths = [path.with_name(f"{path.stem}-{i + 1:05}-of-{len(shares):05}.gguf") for i in range(len(shares))]
+    total = sum(len(share) for share in shares)
+    for i, (part, share) in enumerate(zip(paths, shares)):
+        place = {"split.no": Scalar(U16, "H", i), "split.count": Scalar(U16, "H", len(shares)),
+                 "split.tensors.count": Scalar(I32, "i", total)}
+        write(part, (metadata if i == 0 else {}) | place, share, data_of, on_bytes)
+    return paths

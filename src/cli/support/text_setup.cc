@@ -18,7 +18,26 @@ Result<TextParts> text_of_folder(const std::string& folder) {
   TextParts result;
   result.tokenizer = std::move(parts.tokenizer);
   result.chat_template = std::move(parts.chat_template);
+  result.chat_template_source = std::move(parts.chat_template_source);
   result.chat_template_status = std::move(parts.chat_template_status);
+  return result;
+}
+
+Result<TextParts> text_of_vocabulary(const text::Vocabulary& vocabulary,
+                                     const model::ModelFile& file) {
+  TextParts result;
+  auto tokenizer = text::Tokenizer::from_vocabulary(vocabulary);
+  if (!tokenizer.is_ok()) return tokenizer.status().with_context(file.name());
+  result.tokenizer = std::move(tokenizer).value();
+  ASSIGN_OR_RETURN(result.chat_template_source, model::read_chat_template(file));
+  if (result.chat_template_source.empty()) return result;
+  auto parsed = text::ChatTemplate::parse(result.chat_template_source,
+                                          text::chat_template_options(*result.tokenizer));
+  if (parsed.is_ok()) {
+    result.chat_template = std::move(parsed).value();
+  } else {
+    result.chat_template_status = parsed.status().with_context(file.name());
+  }
   return result;
 }
 
@@ -26,29 +45,11 @@ Result<TextParts> text_of_folder(const std::string& folder) {
 
 Result<TextParts> make_text(const model::ModelFile& file) {
   ASSIGN_OR_RETURN(const model::TokenizerSource source, model::read_tokenizer_source(file));
-  TextParts result;
-  if (source.vocabulary.has_value()) {
-    auto tokenizer = text::Tokenizer::from_vocabulary(*source.vocabulary);
-    if (!tokenizer.is_ok()) return tokenizer.status().with_context(file.name());
-    result.tokenizer = std::move(tokenizer).value();
-  } else if (!source.folder.empty()) {
-    ASSIGN_OR_RETURN(result, text_of_folder(source.folder));
-  } else {
-    return Status::request(file.name() +
-                           ": the file has no vocabulary, so text cannot be turned into tokens; "
-                           "use a file that was converted with its tokenizer");
-  }
-  ASSIGN_OR_RETURN(result.chat_template_source, model::read_chat_template(file));
-  if (result.chat_template == nullptr && !result.chat_template_source.empty()) {
-    auto parsed = text::ChatTemplate::parse(result.chat_template_source,
-                                            text::chat_template_options(*result.tokenizer));
-    if (parsed.is_ok()) {
-      result.chat_template = std::move(parsed).value();
-    } else {
-      result.chat_template_status = parsed.status().with_context(file.name());
-    }
-  }
-  return result;
+  if (source.vocabulary.has_value()) return text_of_vocabulary(*source.vocabulary, file);
+  if (!source.folder.empty()) return text_of_folder(source.folder);
+  return Status::request(file.name() +
+                         ": the file has no vocabulary, so text cannot be turned into tokens; "
+                         "use a file that was converted with its tokenizer");
 }
 
 Result<TextParts> load_text(const std::string& path) {
