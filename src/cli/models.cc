@@ -51,10 +51,30 @@ Result<int> list(bool is_json, Console& console) {
   return 0;
 }
 
-Result<int> pull(const std::string& name, bool is_quiet, Console& console) {
+struct PullOptions {
+  std::string name;
+  bool is_json = false;
+  bool is_quiet = false;
+};
+
+Json json_of(const PullOptions& options, const model::ResolvedModel& model) {
+  Json json = {{"name", options.name}, {"path", model.path}, {"was_fetched", model.was_fetched}};
+  if (model.known != nullptr) {
+    json["title"] = model.known->title;
+    json["source"] = model.known->source;
+    json["licence"] = model.known->licence;
+  }
+  return json;
+}
+
+Result<int> pull(const PullOptions& options, Console& console) {
   ASSIGN_OR_RETURN(const model::ResolvedModel model,
-                   resolve_with_progress(name, console, is_quiet));
-  console.out.write_line(model.path);
+                   resolve_with_progress(options.name, console, options.is_quiet));
+  if (options.is_json) {
+    console.out.write(to_text(json_of(options, model)));
+  } else {
+    console.out.write_line(model.path);
+  }
   return 0;
 }
 
@@ -75,13 +95,12 @@ void add_pull(Program& program) {
       program.root(), {.name = "pull",
                        .description = "Fetch a known model into the cache and print its path",
                        .examples = "  shoal pull smollm2"});
-  const auto options = std::make_shared<ModelOptions>();
-  command.add_option("NAME", options->model, "The model's name; `shoal models` lists them")
+  const auto options = std::make_shared<PullOptions>();
+  command.add_option("NAME", options->name, "The model's name; `shoal models` lists them")
       ->required();
+  command.add_flag("--json", options->is_json, "Print JSON");
   command.add_flag("-q,--quiet", options->is_quiet, "No progress on standard error");
-  program.set_action(command, [options, &program] {
-    return pull(options->model, options->is_quiet, program.console());
-  });
+  program.set_action(command, [options, &program] { return pull(*options, program.console()); });
 }
 
 }  // namespace shoal::cli

@@ -87,9 +87,14 @@ class TraceTest(harness.Case):
     def trace(self, *options):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
-            self.succeed("trace", harness.demo_model(), "-o", path, "--nodes", "2", "--threads", "2",
-                         *options)
-            return json.loads(path.read_text(encoding="utf-8"))
+            told = self.succeed_json("trace", harness.demo_model(), "-o", path, "--nodes", "2",
+                                     "--threads", "2", *options)
+            trace = json.loads(path.read_text(encoding="utf-8"))
+        spans = sum(event["ph"] == "X" for event in trace["traceEvents"])
+        self.assertEqual(told, {"file": str(path), "ranks": 2, "workers": 4, "spans": spans,
+                                "spans_dropped": 0, "seconds": told["seconds"]})
+        self.assertGreater(told["seconds"], 0)
+        return trace
 
     def check_tracks(self, trace, stage):
         """All ranks and workers are there; on each, nothing overlaps and time goes forward."""
@@ -131,6 +136,7 @@ class TraceTest(harness.Case):
     def test_a_file_that_cannot_be_written_is_named(self):
         self.fail_with("trace", harness.demo_model(), "-o", "/no/such/folder/t.json",
                        says="/no/such/folder/t.json")
+        self.fail_with("trace", harness.demo_model(), "-o", "-", "--json", says="-o FILE")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import harness
 COMMANDS = [["run"], ["serve"], ["info"], ["models"], ["pull"], ["plan"], ["bench"], ["bench", "model"],
             ["bench", "fabric"], ["bench", "machine"], ["trace"], ["eval"], ["tokenize"],
             ["completion"], ["man"]]
+# They have no result to tell: a server, and files for other programs.
+WITHOUT_JSON = [["serve"], ["completion"], ["man"]]
 
 
 class HelpTest(harness.Case):
@@ -21,6 +23,14 @@ class HelpTest(harness.Case):
                 text = self.succeed(*command, "--help")
                 self.assertIn("Examples:", text)
                 self.assertIn("shoal " + " ".join(command), text)
+
+    def test_every_command_with_a_result_can_print_it_as_json(self):
+        for command in COMMANDS:
+            if command == ["bench"]:  # only a name for those below it
+                continue
+            with self.subTest(command=command):
+                options = re.findall(r"(?<=\s|,)--?[a-z][a-z-]*", self.succeed(*command, "--help"))
+                self.assertEqual("--json" in options, command not in WITHOUT_JSON)
 
     def test_the_help_lists_every_command(self):
         text = self.succeed("--help")
@@ -203,6 +213,15 @@ class InfoTest(harness.Case):
             self.assertEqual(ends[-1][1], total)
             self.assertTrue(all(a[1] == b[0] for a, b in zip(ends, ends[1:])))
         self.assertIn("KV", self.succeed("plan", harness.demo_model(), "--nodes", "2", "--explain"))
+
+    def test_a_pulled_model_is_told_as_json(self):
+        pulled = self.succeed_json("pull", "smollm2")
+        self.assertEqual(pulled["path"], harness.demo_model())
+        self.assertEqual((pulled["name"], pulled["licence"]), ("smollm2", "Apache-2.0"))
+        by_path = self.succeed_json("pull", harness.demo_model())
+        self.assertEqual(by_path["path"], harness.demo_model())
+        self.assertFalse(by_path["was_fetched"])
+        self.assertNotIn("licence", by_path)
 
     def test_the_list_of_models_has_the_demo_model(self):
         harness.demo_model()

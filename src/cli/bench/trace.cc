@@ -21,6 +21,7 @@ struct TraceOptions {
   uint32_t steps = 1;
   uint32_t depth = 128;
   uint32_t prompt_tokens = 0;  // not 0: a prompt is traced instead of decode steps
+  bool is_json = false;
 };
 
 // The traced part: a prompt on an empty context, or steps on top of `depth` tokens.
@@ -60,7 +61,39 @@ Status write(const Json& json, const std::string& path, Console& console) {
   return Status::ok();
 }
 
+struct TraceFacts {
+  size_t ranks = 0;
+  size_t workers = 0;
+  TraceSummary summary;
+};
+
+Json json_of(const TraceOptions& options, const TraceFacts& facts) {
+  return {{"file", options.path},
+          {"ranks", facts.ranks},
+          {"workers", facts.workers},
+          {"spans", facts.summary.spans},
+          {"spans_dropped", facts.summary.dropped},
+          {"seconds", facts.summary.seconds}};
+}
+
+void report(const TraceOptions& options, const TraceFacts& facts, Console& console) {
+  if (facts.summary.dropped > 0) {
+    console.err.write_line(fmt::format("shoal: note: {} spans found no room; trace fewer steps",
+                                       facts.summary.dropped));
+  }
+  if (options.is_json) {
+    console.out.write(to_text(json_of(options, facts)));
+  } else if (options.path != "-" && !options.model.is_quiet) {
+    console.err.write_line(fmt::format(
+        "{}: {} ranks, {} workers, {} spans, {}; open it in ui.perfetto.dev", options.path,
+        facts.ranks, facts.workers, facts.summary.spans, format_seconds(facts.summary.seconds)));
+  }
+}
+
 Result<int> trace(TraceOptions options, Console& console) {
+  if (options.is_json && options.path == "-") {
+    return Status::request("--json describes the file with the trace: give -o FILE, not -o -");
+  }
   if (options.model.context == 0) {
     options.model.context =
         std::max(kContextMin, std::max(options.depth, options.prompt_tokens) + options.steps + 1);
@@ -69,21 +102,12 @@ Result<int> trace(TraceOptions options, Console& console) {
                    LoadedModel::load(options.model, console));
   const SignalScope signals;
   ASSIGN_OR_RETURN(const std::vector<runtime::RankTrace> ranks, record(*loaded, options));
+  TraceFacts facts{.ranks = ranks.size(), .workers = 0, .summary = summarize(ranks)};
+  for (const runtime::RankTrace& rank : ranks) facts.workers += rank.workers;
   std::vector<std::string> names;
-  size_t workers = 0;
   for (const runtime::NodeStats& node : loaded->engine().stats().nodes) names.push_back(node.name);
-  for (const runtime::RankTrace& rank : ranks) workers += rank.workers;
   RETURN_IF_ERROR(write(trace_json(ranks, names), options.path, console));
-  const TraceSummary summary = summarize(ranks);
-  if (summary.dropped > 0) {
-    console.err.write_line(
-        fmt::format("shoal: note: {} spans found no room; trace fewer steps", summary.dropped));
-  }
-  if (options.path != "-" && !options.model.is_quiet) {
-    console.err.write_line(fmt::format(
-        "{}: {} ranks, {} workers, {} spans, {}; open it in ui.perfetto.dev", options.path,
-        ranks.size(), workers, summary.spans, format_seconds(summary.seconds)));
-  }
+  report(options, facts, console);
   RETURN_IF_ERROR(loaded->close());
   return 0;
 }
@@ -113,6 +137,7 @@ void add_trace(Program& program) {
       ->capture_default_str();
   add_number("--prompt-tokens", options->prompt_tokens, 1U << 20U,
              "Trace the reading of a prompt of so many tokens instead");
+  command.add_flag("--json", options->is_json, "Print what was traced as JSON");
   add_layout_options(command, &options->model);
   add_compute_options(command, &options->model);
   program.set_action(command, [options, &program] { return trace(*options, program.console()); });

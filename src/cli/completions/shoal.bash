@@ -111,13 +111,13 @@ _shoal() {
     "serve") words="-h --help --host --port --api-key-file --tls-cert --tls-key --cors-origin --name --queue --grace --sessions --cache --no-prefix-cache --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
     "info") words="-h --help --template --json" ;;
     "models") words="-h --help --json" ;;
-    "pull") words="-h --help -q --quiet" ;;
+    "pull") words="-h --help --json -q --quiet" ;;
     "plan") words="-h --help --nodes --split --ctx --kv --exact --explain --json" ;;
     "bench") words="model fabric machine -h --help" ;;
     "bench model") words="-h --help -p --prompt-tokens -n --answer-tokens --depth --repeats --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --json" ;;
     "bench fabric") words="-h --help --link --nodes --rounds --json" ;;
     "bench machine") words="-h --help --threads --types -q --quiet --json" ;;
-    "trace") words="-h --help -o --output --steps --depth --prompt-tokens --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
+    "trace") words="-h --help -o --output --steps --depth --prompt-tokens --json --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
     "eval") words="-h --help --text --reference --window --limit --decode --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --json" ;;
     "tokenize") words="-h --help --special --add-special --chat --ids --decode --json" ;;
     "completion") words="-h --help" ;;
