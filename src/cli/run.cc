@@ -14,6 +14,7 @@
 #include "cli/support/format.h"
 #include "cli/support/progress_bar.h"
 #include "cli/support/signals.h"
+#include "runtime/stop_matcher.h"
 
 namespace shoal::cli {
 namespace {
@@ -209,7 +210,8 @@ Status check(const RunOptions& options) {
   if (options.parses_special && !options.is_raw) {
     return Status::request("--special goes with --raw: a chat's template writes control tokens");
   }
-  return sampling_params(options.generation).status();
+  RETURN_IF_ERROR(sampling_params(options.generation).status());
+  return runtime::StopMatcher::create(options.generation.stops).status().with_context("--stop");
 }
 
 Result<int> run(const RunOptions& options, Console& console) {

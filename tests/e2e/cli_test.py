@@ -116,14 +116,22 @@ class BadInputTest(harness.Case):
                                        says=name)
 
     def test_sampling_out_of_range_is_refused_before_anything_is_loaded(self):
-        for option, value in (("--temperature", "-1"), ("--temperature", "nan"), ("--top-p", "2"),
-                              ("--min-p", "-0.5"), ("--repetition-penalty", "0"),
-                              ("--top-k", "-3"), ("--seed", "18446744073709551616"),
-                              ("--seed", "x"), ("--logit-bias", "5"), ("--logit-bias", "5=x"),
-                              ("--stop", "")):
-            with self.subTest(option=option, value=value):
-                self.fail_with("run", harness.demo_model(), "hi", "-n", "1", option, value,
-                               says="")
+        model = "/no/such/model.gguf"  # what loads it complains of something else
+        for option, value, says in (
+                ("--temperature", "-1", "temperature is -1"),
+                ("--temperature", "nan", "temperature is nan"), ("--top-p", "2", "top_p is 2"),
+                ("--min-p", "-0.5", "min_p is -0.5"),
+                ("--repetition-penalty", "0", "repetition_penalty is 0"),
+                ("--presence-penalty", "inf", "presence_penalty is inf"),
+                ("--frequency-penalty", "nan", "frequency_penalty is nan"),
+                ("--top-k", "-3", "top_k is -3"), ("--seed", "18446744073709551616", "--seed"),
+                ("--seed", "x", "--seed"), ("--logit-bias", "5", "--logit-bias 5"),
+                ("--logit-bias", "5=x", "--logit-bias 5=x"), ("--stop", "", "--stop")):
+            for prompt in (["hi"], []):
+                with self.subTest(option=option, value=value, prompt=prompt):
+                    line = self.fail_with("run", model, *prompt, option, value, says=says)
+                    self.assertNotIn(model, line)
+        self.fail_with("run", model, "hi", "--temperature", "1", says=model)
 
     def test_layouts_that_cannot_work_are_refused(self):
         model = harness.demo_model()
