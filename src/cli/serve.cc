@@ -202,7 +202,9 @@ class Server {
     const TextParts& text = loaded_->text();
     const std::string no_chat =
         text.chat_template_status.is_ok()
-            ? "the model has no chat template, so it was not made for chats; use /v1/completions"
+            ? "the model has no chat template, so it was not made for chats: use /v1/completions, "
+              "or serve a file that carries its template (GGUF: tokenizer.chat_template; beside "
+              "safetensors: chat_template.jinja)"
             : "the model's chat template is unusable: " + text.chat_template_status.message();
     service_->set_ready({.tokenizer = text.tokenizer.get(),
                          .chat_template = text.chat_template.get(),

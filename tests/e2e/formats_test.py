@@ -5,6 +5,7 @@ import array
 import json
 import tempfile
 import unittest
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -135,7 +136,7 @@ class FolderTemplateTest(FormsCase):
         self.assertEqual(answer["prompt"], f"[{TEXT}]")
         self.assertIn("[{{ messages[0].content }}]", self.succeed("info", folder, "--template"))
 
-    def test_a_broken_template_leaves_plain_text_usable(self):
+    def test_c31_a_broken_template_leaves_plain_text_usable(self):
         folder = self.make_folder()
         (folder / "chat_template.jinja").write_text("a{% foo %}b")
         self.assertRegex(self.succeed("info", folder), r"chat template +unusable: .*foo")
@@ -146,25 +147,50 @@ class FolderTemplateTest(FormsCase):
         self.fail_with("run", folder, "hi", says=["foo", "--raw"])
         self.assertTrue(self.succeed("run", folder, "hi", "--raw", "-n", "2"))
 
-    def test_a_folder_without_a_template_continues_text_only(self):
+    def make_plain_folder(self):
+        """A folder without a template."""
         folder = self.make_folder()
         path = folder / "tokenizer_config.json"
         settings = json.loads(path.read_text())
         del settings["chat_template"]
         path.write_text(json.dumps(settings))
+        return folder
+
+    def test_c36_a_folder_without_a_template_continues_text_only(self):
+        folder = self.make_plain_folder()
         self.assertRegex(self.succeed("info", folder), r"chat template +none")
         self.fail_with("run", folder, "hi", says=["chat template", "--raw"])
+        self.assertTrue(self.succeed("run", folder, "hi", "--raw", "-n", "2"))
+
+    def post(self, server, path, body):
+        """(status, JSON) of the answer."""
+        request = urllib.request.Request(server.url + path,
+                                         json.dumps({"model": server.name, **body}).encode(),
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def test_c36_a_server_without_a_template_says_what_to_do(self):
+        with serving.Server(model=self.make_plain_folder()) as server:
+            server.wait_until_ready()
+            status, answer = self.post(server, "/v1/chat/completions",
+                                       {"messages": [{"role": "user", "content": "hi"}]})
+            self.assertEqual(status, 400)
+            self.assertEqual(answer["error"]["code"], "no_chat_template")
+            for words in ("no chat template", "/v1/completions", "chat_template.jinja"):
+                self.assertIn(words, answer["error"]["message"])
+            status, answer = self.post(server, "/v1/completions", {"prompt": "hi", "max_tokens": 2})
+            self.assertEqual(status, 200, answer)
 
     def test_the_server_shows_the_template(self):
         folder = self.make_folder()
         template = json.loads((folder / "tokenizer_config.json").read_text())["chat_template"]
         with serving.Server(model=folder) as server:
             server.wait_until_ready()
-            request = urllib.request.Request(f"{server.url}/api/show",
-                                             json.dumps({"model": server.name}).encode(),
-                                             {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                self.assertEqual(json.load(answer)["template"], template)
+            self.assertEqual(self.post(server, "/api/show", {})[1]["template"], template)
 
 
 if __name__ == "__main__":

@@ -184,20 +184,20 @@ class TemplateTest(harness.Case):
             return head[:start + 8] + text + head[start + 8 + length:]
         return self.patched(patch)
 
-    def test_a_model_without_a_template_says_how_to_use_it(self):
+    def test_c36_a_model_without_a_template_says_how_to_use_it(self):
         model = self.patched(lambda head: head.replace(b"tokenizer.chat_template",
                                                        b"tokenizer.chat_templatX"))
         self.fail_with("run", model, "hi", says=["chat template", "--raw"])
         self.fail_with("run", model, says=["chat template", "--raw"])
         self.assertTrue(self.succeed("run", model, "1, 2, 3,", "--raw", "-n", "2"))
 
-    def test_a_broken_template_leaves_plain_text_usable(self):
+    def test_c31_a_broken_template_leaves_plain_text_usable(self):
         model = self.with_template("a{% foo %}b")
         self.fail_with("run", model, "hi", says=["foo", "--raw"])
         self.assertTrue(self.succeed("run", model, "1, 2, 3,", "--raw", "-n", "2"))
         self.assertIn("unusable", self.succeed("info", model))
 
-    def test_a_template_that_refuses_is_heard(self):
+    def test_c34_a_template_that_refuses_is_heard(self):
         model = self.with_template("{% for m in messages %}{% if m.role == 'system' %}"
                                    "{{ raise_exception('no system role here') }}{% endif %}"
                                    "{{ m.content }}{% endfor %}")

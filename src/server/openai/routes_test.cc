@@ -111,6 +111,24 @@ TEST_F(OpenAiRoutes, AStreamWithoutUsageDoesNotNameIt) {
     EXPECT_FALSE(event.contains("usage"));
 }
 
+TEST_F(OpenAiRoutes, C36WithoutATemplateChatsAreRefusedAndPlainTextIsContinued) {
+  ApiFixture api(false);
+  api.service().set_ready({.tokenizer = &api.tokenizer(),
+                           .no_chat = "no template: use /v1/completions",
+                           .generator = &api.generator(),
+                           .context = ScriptedGenerator::kContext});
+  api.generator().answer_at_once({{one_}});
+  const auto refused = api.call("POST", "/v1/chat/completions", chat_body());
+  EXPECT_EQ(refused->status(), 400);
+  const Json error = refused->json()["error"];
+  EXPECT_EQ(error["message"], "no template: use /v1/completions");
+  EXPECT_EQ(error["type"], "invalid_request_error");
+  EXPECT_EQ(error["code"], "no_chat_template");
+  const auto continued = api.call("POST", "/v1/completions", {{"model", "tiny"}, {"prompt", "hi"}});
+  ASSERT_EQ(continued->status(), 200) << continued->response().body;
+  EXPECT_EQ(continued->json()["choices"][0]["text"], " one");
+}
+
 TEST_F(OpenAiRoutes, C40AStreamAndAWholeAnswerHaveTheSameBytes) {
   const std::string text = "👩‍👩‍👧‍👦 漢字 e\u0301";
   answer_with({byte_tokens(text)});

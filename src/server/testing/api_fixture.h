@@ -28,6 +28,7 @@ class ApiFixture {
   void load();
 
   ScriptedGenerator& generator() { return generator_; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   const Router& router() const { return router_; }
   Service& service() { return service_; }
   Metrics& metrics() { return metrics_; }
