@@ -9,7 +9,6 @@ namespace {
 
 // What the API documents where a request says nothing.
 constexpr uint32_t kDefaultTokensMax = 16;
-constexpr int64_t kLogprobsMax = 5;
 
 constexpr std::string_view kPromptForms =
     "must be a string, a list of strings, a list of token ids, or a list of such lists";
@@ -38,7 +37,8 @@ Prompt read_prompt(const Json& json, Fields* fields, std::string_view name) {
 }
 
 void read_logprobs(Fields* fields, GenerationOptions* options) {
-  const auto count = fields->integer("logprobs", {.max = kLogprobsMax});
+  const auto count =
+      fields->integer("logprobs", {.max = runtime::GenerationRequest::kLogprobsTopMax});
   options->wants_logprobs = count.has_value();
   options->logprobs_top = static_cast<uint32_t>(count.value_or(0));
 }

@@ -38,7 +38,8 @@ TEST(CompletionRequest, C47PromptsInAllTheirForms) {
 }
 
 TEST(CompletionRequest, LimitsAndTheirNames) {
-  EXPECT_EQ(fault({{"logprobs", 6}}), "logprobs");
+  EXPECT_EQ(fault({{"logprobs", 21}}), "logprobs");
+  EXPECT_EQ(fault({{"logprobs", 20}}), "");
   EXPECT_EQ(fault({{"logprobs", true}}), "logprobs");
   EXPECT_EQ(fault({{"logprobs", 0}}), "");
   EXPECT_EQ(fault({{"max_tokens", 0}}), "max_tokens");

@@ -306,6 +306,34 @@ TEST_F(OpenAiRoutes, AClientThatGoesCancelsItsRequest) {
   answer->wait();
 }
 
+TEST_F(OpenAiRoutes, C62AStopThatTheFirstTokenCompletesLeavesNoTextAndNoLogprobs) {
+  Ids ids = byte_tokens("\n");
+  ids.push_back(two_);
+  answer_with({ids});
+  const auto answer = complete(
+      {{"prompt", "Q: hello world \nA: "}, {"stop", "\n"}, {"temperature", 0}, {"logprobs", 10}});
+  ASSERT_EQ(answer->status(), 200) << answer->response().body;
+  const Json choice = answer->json()["choices"][0];
+  EXPECT_EQ(choice["text"], "");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
+    EXPECT_EQ(choice["logprobs"][list], Json::array()) << list;
+  }
+  Json options = {{"stop", "\n"}, {"temperature", 0}, {"logprobs", true}, {"top_logprobs", 10}};
+  const Json whole = chat(options)->json()["choices"][0];
+  EXPECT_EQ(whole["message"]["content"], "");
+  EXPECT_EQ(whole["finish_reason"], "stop");
+  EXPECT_EQ(whole["logprobs"]["content"], Json::array());
+  options["stream"] = true;
+  const std::vector<Json> events = chat(options)->events();
+  EXPECT_EQ(joined(events), "");
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "stop");
+  for (const Json& event : events) {
+    const Json& logprobs = event["choices"][0]["logprobs"];
+    EXPECT_TRUE(logprobs.is_null() || logprobs["content"] == Json::array()) << event;
+  }
+}
+
 TEST_F(OpenAiRoutes, C53WhileLoadingRequestsAreToldToComeBack) {
   ApiFixture loading(false);
   const auto answer = loading.call("POST", "/v1/chat/completions", chat_body());

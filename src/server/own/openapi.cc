@@ -53,7 +53,7 @@ constexpr std::string_view kSchemas = R"json({
     "required": ["prompt"], "properties": {
       "prompt": {"oneOf": [{"type": "string"}, {"type": "array"}]},
       "echo": {"type": "boolean"},
-      "logprobs": {"type": "integer", "minimum": 0, "maximum": 5}}}]},
+      "logprobs": {"type": "integer", "minimum": 0, "maximum": 20}}}]},
   "MessagesRequest": {"type": "object", "required": ["model", "max_tokens", "messages"],
     "properties": {
       "model": {"type": "string"}, "max_tokens": {"type": "integer", "minimum": 1},
