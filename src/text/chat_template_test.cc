@@ -216,6 +216,116 @@ TEST(TextCases, C38_DatesAndVariablesThatAreNotDefined) {
             "1 Jan 2000");
 }
 
+// The case names the templates of Llama 3.2, Gemma 2 and Qwen 2.5, which no package carries that a
+// test could fetch: their makers' next ones stand in, in published_test.cc. Here is what the named
+// ones do besides, in templates of our own, on the case's conversations; what comes out is what
+// jinja2 3.1.6 makes of them, set up as transformers does it.
+Json with_tools(Json chat) {
+  const Json tool = {{"type", "function"},
+                     {"function", {{"name", "w"}, {"parameters", {{"b", 1}}}}}};
+  chat["tools"] = Json::array({tool});
+  return chat;
+}
+
+TEST(TextCases, C38_ADateIsTakenFromTheClockUnlessItIsGiven) {  // as Llama 3.2
+  constexpr const char* kSource = R"(
+{%- set day = date_string if date_string is defined else strftime_now('%d %b %Y') %}
+{%- set has_system = messages[0].role == 'system' %}
+{%- set turns = messages[1:] if has_system else messages %}
+{{- bos_token + day + '|' + (messages[0]['content'] | trim if has_system else '') + '\n' }}
+{%- for turn in turns %}
+    {%- if loop.first and tools is not none %}
+        {%- for tool in tools %}{{ tool | tojson(indent=4) + '\n' }}{% endfor %}
+    {%- endif %}
+    {{- turn.role + '>' + turn['content'] | trim + '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'assistant>' }}{% endif %}
+)";
+  const auto dated = [&](Json chat) {
+    chat["date_string"] = "26 Jul 2024";
+    return render(kSource, chat);
+  };
+  EXPECT_EQ(dated(conversation(message("user", " Hi "))), "<s>26 Jul 2024|\nuser>Hi\nassistant>");
+  EXPECT_EQ(dated(conversation(message("system", "Short.\n"), message("user", "Hi"))),
+            "<s>26 Jul 2024|Short.\nuser>Hi\nassistant>");
+  EXPECT_EQ(
+      dated(conversation(message("user", "1"), message("assistant", "2"), message("user", "3"))),
+      "<s>26 Jul 2024|\nuser>1\nassistant>2\nuser>3\nassistant>");
+  EXPECT_EQ(dated(with_tools(conversation(message("user", "?")))),
+            "<s>26 Jul 2024|\n{\n    \"type\": \"function\",\n    \"function\": {\n"
+            "        \"name\": \"w\",\n        \"parameters\": {\n            \"b\": 1\n"
+            "        }\n    }\n}\nuser>?\nassistant>");
+  // 2024-07-15, noon in Greenwich: the same day nearly everywhere.
+  const auto today = parse(kSource)->render(conversation(message("user", "Hi")).dump(), 1721044800);
+  ASSERT_TRUE(today.is_ok()) << today.status().message();
+  EXPECT_THAT(*today, ::testing::MatchesRegex("<s>1[456] Jul 2024\\|\nuser>Hi\nassistant>"));
+}
+
+TEST(TextCases, C38_ASystemMessageIsRefusedInTheTemplatesOwnWords) {  // as Gemma 2
+  constexpr const char* kSource = R"({{ bos_token }}
+{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}
+{% for turn in messages %}
+    {% if loop.index0 % 2 != (1 if turn.role == 'assistant' else 0) %}
+        {{ raise_exception('roles must alternate') }}
+    {% endif %}
+    {{ ('model' if turn.role == 'assistant' else turn.role) + '>' + turn.content | trim }}
+{% endfor %}
+{% if add_generation_prompt %}{{ 'model>' }}{% endif %}
+)";
+  EXPECT_EQ(render(kSource, conversation(message("user", " Hi "))), "<s>\n    user>Hi\nmodel>");
+  const Status status =
+      failure(kSource, conversation(message("system", "Short."), message("user", "Hi")));
+  EXPECT_TRUE(ChatTemplate::is_refusal(status));
+  EXPECT_THAT(status.message(), HasSubstr("System role not supported"));
+  EXPECT_EQ(render(kSource, conversation(message("user", "1"), message("assistant", "2"),
+                                         message("user", "3"))),
+            "<s>\n    user>1\n    model>2\n    user>3\nmodel>");
+  EXPECT_EQ(render(kSource, with_tools(conversation(message("user", "?")))),
+            "<s>\n    user>?\nmodel>");
+}
+
+TEST(TextCases, C38_ToolResultsInARowAreOneTurnAndASystemMessageIsAlwaysThere) {  // as Qwen 2.5
+  constexpr const char* kSource = R"(
+{%- set system = messages[0].content if messages[0].role == 'system' else 'Be of use.' %}
+{{- 'system>' + system + '\n' }}
+{%- if tools %}{% for tool in tools %}{{ tool | tojson + '\n' }}{% endfor %}{% endif %}
+{%- for turn in messages %}
+    {%- if turn.role == 'tool' %}
+        {{- 'results>' if loop.first or messages[loop.index0 - 1].role != 'tool' }}
+        {{- '(' + turn.content + ')' }}
+        {{- '\n' if loop.last or messages[loop.index0 + 1].role != 'tool' }}
+    {%- elif turn.tool_calls %}
+        {%- for call in turn.tool_calls %}
+            {%- set call = call.function if call.function is defined else call %}
+            {{- 'call>' + call.name + (call.arguments | tojson) + '\n' }}
+        {%- endfor %}
+    {%- elif not (loop.first and turn.role == 'system') %}
+        {{- turn.role + '>' + turn.content + '\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'assistant>' }}{% endif %}
+)";
+  EXPECT_EQ(render(kSource, conversation(message("user", " Hi "))),
+            "system>Be of use.\nuser> Hi \nassistant>");
+  EXPECT_EQ(render(kSource, conversation(message("system", "Short.\n"), message("user", "Hi"))),
+            "system>Short.\n\nuser>Hi\nassistant>");
+  EXPECT_EQ(render(kSource, conversation(message("user", "1"), message("assistant", "2"),
+                                         message("user", "3"))),
+            "system>Be of use.\nuser>1\nassistant>2\nuser>3\nassistant>");
+  EXPECT_EQ(
+      render(kSource, with_tools(conversation(message("user", "?")))),
+      "system>Be of use.\n"
+      "{\"type\": \"function\", \"function\": {\"name\": \"w\", \"parameters\": {\"b\": 1}}}\n"
+      "user>?\nassistant>");
+  Json call = message("assistant", nullptr);
+  call["tool_calls"] = Json::array({Json::object(
+      {{"type", "function"}, {"function", {{"name", "w"}, {"arguments", R"({"c":"Oslo"})"}}}})});
+  EXPECT_EQ(render(kSource, conversation(message("user", "?"), call, message("tool", "x"),
+                                         message("tool", "y"), message("user", "so"))),
+            "system>Be of use.\nuser>?\ncall>w{\"c\": \"Oslo\"}\nresults>(x)(y)\nuser>so\n"
+            "assistant>");
+}
+
 TEST(ChatTemplate, GivesTemplatesTheVariablesOfTransformers) {
   EXPECT_EQ(render("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}"),
             "TrueTrueTrue");
