@@ -1,5 +1,7 @@
 // Feeds foreign bytes to everything that reads a link after the handshake: slots over a stream,
-// slots and indices in shared memory, liveness frames, the group's table, a launcher's words.
+// slots and indices in shared memory, steps in mapped memory, liveness frames, the group's table, a
+// launcher's words.
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,12 +12,16 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "fabric/link/join_info.h"
 #include "fabric/link/liveness.h"
 #include "fabric/link/stream.h"
 #include "fabric/message.h"
+#include "fabric/shm/mapped_memory.h"
 #include "fabric/shm/shm_endpoint.h"
+#include "fabric/spin.h"
 #include "fabric/tcp/tcp_endpoint.h"
 #include "fabric/tcp/tcp_group.h"
 
@@ -93,6 +99,68 @@ void feed_memory(Bytes bytes) {
   }
 }
 
+// Rank 1's side of mapped memory, by the layout in docs/fabric.md.
+class WildRank {
+ public:
+  static constexpr MappedLayout kLayout{.size = 2, .part_bytes = 64};
+  static constexpr size_t kPage = 4096;
+
+  explicit WildRank(int fd) {
+    void* const mapped =
+        mmap(nullptr, MappedMemory::size_bytes(kLayout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(mapped != MAP_FAILED);
+    base_ = static_cast<std::byte*>(mapped);
+  }
+  ~WildRank() { munmap(base_, MappedMemory::size_bytes(kLayout)); }
+  WildRank(const WildRank&) = delete;
+  WildRank& operator=(const WildRank&) = delete;
+
+  // A line of steps, the bells of both ranks, a byte of what the step carries.
+  void write(uint64_t number, shoal::ByteReader& input) {
+    const auto or_else = [&input](uint64_t right) {
+      const auto value = input.read<uint8_t>();
+      return !value.is_ok() || *value < 200 ? right : *value;
+    };
+    std::byte* const line = base_ + kPage + 128 * (1 + number % 2);
+    put(line + 8, or_else(1));
+    put(line + 16, or_else(64));
+    put(line + 24, static_cast<uint32_t>(or_else(7)));
+    put(line, or_else(number));
+    put(base_, static_cast<uint32_t>(or_else(0)));
+    put(base_ + kPage, static_cast<uint32_t>(or_else(0)));
+    put(base_ + 3 * kPage + number % 3 * kLayout.part_bytes, or_else(number));
+  }
+
+ private:
+  template <typename T>
+  static void put(std::byte* at, T value) {
+    std::memcpy(at, &value, sizeof(value));
+  }
+
+  std::byte* base_ = nullptr;
+};
+
+void feed_mapped(Bytes bytes) {
+  constexpr MappedLayout kLayout = WildRank::kLayout;
+  const auto fd = MappedMemory::create(kLayout);
+  if (!fd.is_ok()) return;
+  GroupHealth health(0, {"a", "b"});
+  const auto memory = MappedMemory::map(fd->get(), kLayout, {.rank = 0, .epoch = 1}, health);
+  if (!memory.is_ok()) return;
+  WildRank wild(fd->get());
+  shoal::ByteReader reader(bytes);
+  for (uint64_t step = 1; step <= 6 && reader.left() > 0; ++step) {
+    wild.write(step, reader);
+    (void)(*memory)->is_ahead(1);
+    (*memory)->publish({.tag = 7, .bytes = 64});
+    const WaitPolicy wait{
+        .spin = kNoSpin, .deadline = shoal::Deadline::after(shoal::Nanoseconds(0)), .tag = 7};
+    if (!(*memory)->meet("a step", wait).is_ok()) return;
+    volatile size_t sum = 0;
+    for (const std::byte byte : (*memory)->part_of(1)) sum = sum + static_cast<size_t>(byte);
+  }
+}
+
 void feed_liveness(Bytes bytes) {
   LivenessParser parser;
   while (!bytes.empty()) {
@@ -118,7 +186,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Bytes bytes = std::as_bytes(std::span(data, size));
   if (bytes.empty()) return 0;
   const Bytes rest = bytes.subspan(1);
-  switch (static_cast<uint8_t>(bytes[0]) % 5) {
+  switch (static_cast<uint8_t>(bytes[0]) % 6) {
     case 0:
       feed_stream(rest);
       break;
@@ -131,8 +199,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 3:
       (void)decode_group_table(rest, 3).is_ok();
       break;
-    default:
+    case 4:
       (void)decode_join_info(rest).is_ok();
+      break;
+    default:
+      feed_mapped(rest);
   }
   return 0;
 }

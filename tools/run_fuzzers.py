@@ -17,7 +17,7 @@ import repo
 
 JOBS = 2
 # Of the seconds, where it is not all of them: few kinds of input, or a parser that is slow to vary.
-SHARES = {"fuzz_step": 0.5, "fuzz_tokenizer": 0.5}
+SHARES = {"fuzz_folder": 0.5, "fuzz_step": 0.5, "fuzz_tokenizer": 0.5}
 BUILD = repo.ROOT / "build" / "asan" / "fuzz"
 
 
