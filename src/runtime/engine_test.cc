@@ -89,7 +89,8 @@ TEST_F(EngineTest, C58_PrefillChunksAndSingleTokensGiveTheSameBits) {
   }
 }
 
-TEST_F(EngineTest, C58_AReusedPrefixAndOtherSessionsChangeNoBit) {
+// With sessions beside it, and as the case has it: C58_... in serve/scheduler_test.cc.
+TEST_F(EngineTest, C58_AReusedPrefixChangesNoToken) {
   RandomModel random;
   random.dtype = tensor::DType::kQ8_0;
   random.head_dim = 32;
@@ -116,7 +117,7 @@ TEST_F(EngineTest, C58_AReusedPrefixAndOtherSessionsChangeNoBit) {
       << "the last token was not fed back";
 }
 
-TEST_F(EngineTest, AStepOfSeveralSessionsGivesWhatEachGivesAlone) {
+TEST_F(EngineTest, C58_AStepOfSeveralSessionsGivesTheBitsThatEachGivesAlone) {
   const auto model = RandomModel().make(folder_);
   LocalCluster cluster(*model, ClusterOptions());
   Engine& engine = cluster.engine();
@@ -190,6 +191,50 @@ TEST_F(EngineTest, C59_NonFiniteLogitsEndThatRequestOnly) {
     EXPECT_THAT(refused.status().message(), HasSubstr("non-finite logits"));
     EXPECT_TRUE(engine.close_session(request.session).is_ok());
     EXPECT_EQ(answer(engine, {1, 6, 2}, greedy(8)).tokens.size(), 8U) << "others go on";
+  }
+}
+
+// The case's weights: one NaN in the output matrix, or a half that 1e5 makes infinite. Every answer
+// needs them, so each request ends with the error, and the engine stays. A prompt beyond the range
+// that the model was made for ends at the context (TheContextIsALimitAndNeverACrash).
+TEST_F(EngineTest, C59_AWeightThatIsNotFiniteIsNeverASilentAnswer) {
+  struct Case {
+    tensor::DType dtype;
+    float value;
+    size_t row;  // of the output matrix; of two ranks the second has 150 and 199
+  };
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const Case& one :
+       {Case{tensor::DType::kF32, kNaN, 0}, Case{tensor::DType::kF32, kNaN, 199},
+        Case{tensor::DType::kF16, 1e5F, 7}, Case{tensor::DType::kF16, 1e5F, 150}}) {
+    RandomModel random;
+    random.dtype = one.dtype;
+    random.change = [&](const std::string& name, std::vector<float>& values) {
+      if (name != "output.weight") return;
+      values[one.row * 64 + 3] = one.value;
+      // Where an infinite weight meets an activation below zero, its row is only impossible: of
+      // these two rows one is not.
+      values[(one.row + 1) % 200 * 64 + 3] = -one.value;
+    };
+    const auto model = random.make(folder_);
+    for (const uint32_t ranks : {1U, 2U}) {
+      ClusterOptions options;
+      options.ranks = ranks;
+      LocalCluster cluster(*model, options);
+      Engine& engine = cluster.engine();
+      for (const float temperature : {0.0F, 1.0F, 0.0F}) {
+        GenerateRequest request = greedy(8);
+        request.sampling.temperature = temperature;
+        request.session = must(engine.open_session());
+        const std::vector<TokenId> prompt{1, 5, 2};
+        request.prompt = prompt;
+        const auto refused = engine.generate(request);
+        EXPECT_EQ(refused.status().code(), StatusCode::kRequest) << one.row << " " << ranks;
+        EXPECT_THAT(refused.status().message(), HasSubstr("non-finite logits"));
+        EXPECT_TRUE(engine.close_session(request.session).is_ok());
+        EXPECT_TRUE(engine.health().is_ok());
+      }
+    }
   }
 }
 

@@ -119,6 +119,57 @@ TEST_F(SchedulerTest, ManyThreadsGetTheAnswersOfOne) {
   }
 }
 
+// Tokens and the logprob of each, as bits.
+struct LoggedAnswer {
+  std::vector<TokenId> tokens;
+  std::vector<float> logprobs;
+  bool operator==(const LoggedAnswer&) const = default;
+};
+
+LoggedAnswer ask(Scheduler& scheduler, GenerationRequest request, size_t* reused) {
+  const auto sink = std::make_shared<Recorder>();
+  request.sink = sink;
+  request.want_logprobs = true;
+  CHECK(scheduler.submit(std::move(request)).is_ok());
+  const GenerationResult result = sink->wait();
+  CHECK_MSG(result.status.is_ok(), result.status.message().c_str());
+  *reused = result.reused_tokens;
+  return {sink->tokens(), sink->logprobs()};
+}
+
+// 3,000 tokens: without the cache, three times with it, and beside three others, which begin alike.
+TEST_F(SchedulerTest, C58_ALongPromptIsAnsweredAlikeCachedOrNotAloneOrBesideOthers) {
+  ClusterOptions options = cluster_of(2);
+  options.context = 16384;
+  const GenerationRequest request = request_to(nullptr, 3000, 16);
+  LoggedAnswer expected;
+  size_t reused = 0;
+  for (const bool has_cache : {false, true}) {
+    LocalCluster cluster(*model_, options);
+    const auto scheduler = make(cluster, {.prefix_cache = has_cache});
+    if (!has_cache) expected = ask(*scheduler, request, &reused);
+    EXPECT_EQ(expected.tokens.size(), 16U);
+    for (size_t run = 0; has_cache && run < 3; ++run) {
+      EXPECT_EQ(ask(*scheduler, request, &reused), expected) << run;
+      EXPECT_EQ(reused, run > 0 ? 2999U : 0U);
+    }
+  }
+  for (const bool has_cache : {false, true}) {
+    LocalCluster cluster(*model_, options);
+    const auto scheduler = make(cluster, {.prefix_cache = has_cache});
+    std::vector<std::shared_ptr<Recorder>> others;
+    for (size_t n = 0; n < 3; ++n) {
+      others.push_back(std::make_shared<Recorder>());
+      ASSERT_TRUE(scheduler->submit(request_to(others.back(), 20 + 90 * n, 3000)).is_ok());
+    }
+    EXPECT_EQ(ask(*scheduler, request, &reused), expected) << "cache " << has_cache;
+    for (const auto& other : others) {
+      EXPECT_FALSE(other->is_finished());
+      EXPECT_GE(other->tokens().size(), 16U);
+    }
+  }
+}
+
 TEST_F(SchedulerTest, AFullQueueSaysBusyAndHasRoomAgainLater) {
   LocalCluster cluster(*model_, cluster_of(1));
   SchedulerOptions options;
