@@ -5,7 +5,7 @@
 #include <bit>
 #include <chrono>
 
-#include "model/gguf/writer.h"
+#include "model/testing/gguf_writer.h"
 #include "model/testing/matchers.h"
 #include "model/testing/raw_gguf.h"
 #include "model/testing/temp_folder.h"
@@ -16,6 +16,7 @@ namespace {
 
 using testing::expect_ok;
 using testing::expect_refused;
+using testing::GgufWriter;
 using testing::RawGguf;
 
 constexpr uint32_t kF32 = 0;
@@ -283,8 +284,7 @@ TEST(GgufWriter, what_it_writes_is_what_the_reader_reads) {
     writer.add_f32s("scores", std::vector<float>{0.5F});
     writer.add_tensor("m", tensor::DType::kF32, {2, 3}, std::as_bytes(std::span(values)));
     writer.add_tensor("q", tensor::DType::kQ8_0, {32}, testing::zero_bytes(34));
-    const std::string path = folder.path("w.gguf");
-    expect_ok(writer.write(path));
+    const std::string path = folder.write("w.gguf", writer.bytes());
     const auto file = open_model(path);
     ASSERT_TRUE(file.is_ok()) << file.status().message();
     const TensorInfo* m = (*file)->find("m");

@@ -2,7 +2,7 @@
 #include <chrono>
 
 #include "model/gguf/reader.h"
-#include "model/gguf/writer.h"
+#include "model/testing/gguf_writer.h"
 #include "model/testing/matchers.h"
 #include "model/testing/raw_gguf.h"
 #include "model/testing/temp_folder.h"
@@ -13,6 +13,7 @@ namespace {
 
 using testing::expect_ok;
 using testing::expect_refused;
+using testing::GgufWriter;
 using testing::RawGguf;
 using testing::TempFolder;
 
@@ -137,7 +138,7 @@ TEST(GgufSplit, tensors_that_the_first_shard_promises_must_be_there) {
     first.add_u32(key, static_cast<uint32_t>(value));
   }
   first.add_tensor("a", tensor::DType::kF32, {1}, testing::zero_bytes(4));
-  expect_ok(first.write(folder.path("m-00001-of-00002.gguf")));
+  folder.write("m-00001-of-00002.gguf", first.bytes());
   folder.write("m-00002-of-00002.gguf", shard(2, 2, "b"));
   expect_refused(open_model(folder.path("m-00001-of-00002.gguf")),
                  {"split.tensors.count", "is 5", "2 tensors"});
@@ -161,11 +162,11 @@ TEST(GgufSplit, odd_split_keys_are_refused) {
   const TempFolder folder;
   GgufWriter text;
   text.add_string("split.count", "3");
-  expect_ok(text.write(folder.path("t.gguf")));
+  folder.write("t.gguf", text.bytes());
   expect_refused(open_model(folder.path("t.gguf")), {"'split.count'"});
   GgufWriter many;
   many.add_u32("split.count", 1U << 30);
-  expect_ok(many.write(folder.path("n.gguf")));
+  folder.write("n.gguf", many.bytes());
   expect_refused(open_model(folder.path("n.gguf")), {"split.count", "limit"});
 }
 

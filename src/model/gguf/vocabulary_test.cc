@@ -4,8 +4,8 @@
 #include <map>
 
 #include "model/gguf/reader.h"
-#include "model/gguf/writer.h"
 #include "model/model.h"
+#include "model/testing/gguf_writer.h"
 #include "model/testing/matchers.h"
 #include "model/testing/temp_folder.h"
 #include "text/tokenizer.h"
@@ -15,6 +15,7 @@ namespace {
 
 using testing::expect_ok;
 using testing::expect_refused;
+using testing::GgufWriter;
 
 constexpr size_t kTokens = 100;
 
@@ -56,7 +57,7 @@ struct Keys {
     writer.add_strings("tokenizer.ggml.tokens", tokens);
     if (has_merges) writer.add_strings("tokenizer.ggml.merges", merges);
     for (const auto& [name, add] : others) add(writer, "tokenizer.ggml." + name);
-    RETURN_IF_ERROR(writer.write(folder.path("vocab.gguf")));
+    folder.write("vocab.gguf", writer.bytes());
     ASSIGN_OR_RETURN(const auto file, open_model(folder.path("vocab.gguf")));
     return read_tokenizer_source(*file);
   }
@@ -183,7 +184,7 @@ TEST(GgufVocabulary, a_file_without_one_has_none) {
   const testing::TempFolder folder;
   GgufWriter writer;
   writer.add_string("general.architecture", "llama");
-  expect_ok(writer.write(folder.path("x.gguf")));
+  folder.write("x.gguf", writer.bytes());
   const auto source = read_tokenizer_source(**open_model(folder.path("x.gguf")));
   ASSERT_TRUE(source.is_ok());
   EXPECT_FALSE(source->vocabulary.has_value());

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/gguf/writer.h"
+#include "model/testing/gguf_writer.h"
 #include "model/testing/temp_folder.h"
 
 namespace shoal::model::testing {

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/check.h"
-#include "model/gguf/writer.h"
+#include "model/testing/gguf_writer.h"
 #include "tensor/quant/quantize.h"
 
 namespace shoal::runtime::testing {
@@ -54,7 +54,7 @@ std::unique_ptr<model::Model> load_or_die(const std::string& path) {
 
 std::unique_ptr<model::Model> RandomModel::make(const model::testing::TempFolder& folder) const {
   std::mt19937 random(seed);
-  model::GgufWriter writer;
+  model::testing::GgufWriter writer;
   writer.add_string("general.architecture", "llama");
   writer.add_u32("llama.block_count", layers);
   writer.add_u32("llama.context_length", 4096);

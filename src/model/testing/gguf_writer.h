@@ -1,8 +1,8 @@
-// GgufWriter: makes GGUF files, version 3.
+// GgufWriter: makes GGUF files of version 3, for tests (models for use: tools/make_model.py).
 //
 // Keys and tensors come out in the order in which they were added. Only valid files are made:
 // repeated names, shapes that do not fit their bytes and bad alignments are CHECKed. Borrows the
-// tensors' bytes until write() or bytes(). Format: docs/gguf.md. Thread rule: one thread.
+// tensors' bytes until bytes(). Format: docs/gguf.md. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,11 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/status.h"
 #include "model/gguf/metadata.h"
 #include "model/shape.h"
 #include "tensor/dtype.h"
 
-namespace shoal::model {
+namespace shoal::model::testing {
 
 class GgufWriter {
  public:
@@ -44,8 +43,6 @@ class GgufWriter {
 
   // The whole file.
   std::vector<std::byte> bytes() const;
-  // Writes it beside `path` and renames it into place: a reader never sees half a file.
-  Status write(const std::string& path) const;
 
  private:
   struct Tensor {
@@ -76,4 +73,4 @@ class GgufWriter {
   std::unordered_set<std::string> names_;  // keys and tensors, apart by a prefix
 };
 
-}  // namespace shoal::model
+}  // namespace shoal::model::testing

@@ -1,17 +1,9 @@
-#include "model/gguf/writer.h"
-
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
+#include "model/testing/gguf_writer.h"
 
 #include "base/check.h"
-#include "base/unique_fd.h"
 #include "model/storage_type.h"
-#include "model/write_all.h"
 
-namespace shoal::model {
+namespace shoal::model::testing {
 namespace {
 
 constexpr uint32_t kVersion = 3;
@@ -100,22 +92,4 @@ std::vector<std::byte> GgufWriter::bytes() const {
   return out;
 }
 
-Status GgufWriter::write(const std::string& path) const {
-  const std::string temporary = path + ".part";
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd.is_valid()) return Status::from_errno("cannot create " + temporary, errno);
-  Status status = write_all(fd.get(), header(), temporary);
-  const std::vector<std::byte> zeros(alignment_);
-  for (const Tensor& tensor : tensors_) {
-    if (status.is_ok()) status = write_all(fd.get(), tensor.data, temporary);
-    const size_t padding = padded(tensor.data.size()) - tensor.data.size();
-    if (status.is_ok()) status = write_all(fd.get(), std::span(zeros).first(padding), temporary);
-  }
-  if (status.is_ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = Status::from_errno("cannot rename " + temporary, errno);
-  }
-  if (!status.is_ok()) ::unlink(temporary.c_str());
-  return status;
-}
-
-}  // namespace shoal::model
+}  // namespace shoal::model::testing
