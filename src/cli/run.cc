@@ -147,10 +147,7 @@ class OneAnswer {
     } else {
       console_.out.write("\n");
     }
-    if (options_.shows_stats ||
-        (console_.err.is_terminal() && !options_.is_json && !options_.model.is_quiet)) {
-      show_stats(answer);
-    }
+    if (wants_stats(options_, console_)) show_stats(answer);
     return SignalScope::is_interrupted() ? 128 + SIGINT : 0;
   }
 
