@@ -1,10 +1,11 @@
 #include "runtime/measure/measurements.h"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
+#include <string>
 
 #include "base/bytes.h"
+#include "fabric/link/secret.h"
 
 namespace shoal::runtime {
 namespace {
@@ -128,17 +129,12 @@ Nanoseconds clock_offset(std::span<const ClockExchange> exchanges) {
   return offset;
 }
 
-#ifdef __linux__
 uint64_t machine_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string text;
-  if (!std::getline(file, text) || text.empty()) return 0;
+  const std::string boot = fabric::boot_id();
+  if (boot == "unknown") return 0;
   uint64_t id = 0xcbf29ce484222325;  // FNV-1a
-  for (const char letter : text) id = (id ^ static_cast<uint8_t>(letter)) * 0x100000001b3;
+  for (const char letter : boot) id = (id ^ static_cast<uint8_t>(letter)) * 0x100000001b3;
   return id;
 }
-#else
-uint64_t machine_id() { return 0; }
-#endif
 
 }  // namespace shoal::runtime
