@@ -2,17 +2,15 @@
 
 include(GNUInstallDirs)
 
-if(TARGET shoal)
-  install(TARGETS shoal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
-install(FILES docs/man/shoal.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+install(TARGETS shoal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES docs/man/shoal.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES src/cli/completions/shoal.bash
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME shoal OPTIONAL)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME shoal)
 install(FILES src/cli/completions/_shoal
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions OPTIONAL)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES src/cli/completions/shoal.fish
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 set(CPACK_PACKAGE_NAME shoal)
 set(CPACK_PACKAGE_VENDOR "The Shoal authors")
