@@ -64,7 +64,6 @@ class Engine::Impl {
   Result<std::span<const TokenId>> session_tokens(SessionId session) const;
   Result<GenerateResult> generate(const GenerateRequest& request);
   Status score(const ScoreRequest& request);
-  Result<std::vector<std::span<const float>>> step(std::span<const StepItem> items);
   Status advance(std::span<const AdvanceItem> items);
   Status health() const;
   Result<TokenId> sample(size_t output, Sampler& sampler);
@@ -125,9 +124,7 @@ class Engine::Impl {
   EngineStats stats_;
   Command step_;  // reused by every step
   std::vector<TokenId> step_tokens_;
-  std::vector<AdvanceItem> step_items_;  // of step()
-  std::span<const float> logits_;        // after the last step: full logits, or empty: a summary
-  std::vector<float> step_logits_;       // of step()
+  std::span<const float> logits_;  // after the last step: full logits, or empty: a summary
 };
 
 Status Engine::Impl::check_session(SessionId session) const {
@@ -492,26 +489,6 @@ Status Engine::Impl::advance(std::span<const AdvanceItem> items) {
   return Status::ok();
 }
 
-Result<std::vector<std::span<const float>>> Engine::Impl::step(std::span<const StepItem> items) {
-  RETURN_IF_ERROR(broken_);
-  step_items_.clear();
-  for (const StepItem& item : items) step_items_.push_back({item.session, item.tokens});
-  RETURN_IF_ERROR(lay_out(step_items_));
-  step_.mode = OutputMode::kFull;
-  step_logits_.resize(items.size() * output_rows());
-  RETURN_IF_ERROR(
-      note(instance_->lead(step_, step_tokens_, [&](size_t first, std::span<const float> logits) {
-        std::copy(logits.begin(), logits.end(), step_logits_.begin() + first * output_rows());
-      })));
-  std::vector<std::span<const float>> out;
-  out.reserve(items.size());
-  note_held(step_items_);
-  for (size_t i = 0; i < items.size(); ++i) {
-    out.emplace_back(std::span(step_logits_).subspan(i * output_rows(), output_rows()));
-  }
-  return out;
-}
-
 Result<std::unique_ptr<Engine>> Engine::create(const model::Model& model, const plan::Plan& plan,
                                                collective::Group& group,
                                                const EngineOptions& options) {
@@ -546,9 +523,6 @@ Result<GenerateResult> Engine::generate(const GenerateRequest& request) {
   return impl_->generate(request);
 }
 Status Engine::score(const ScoreRequest& request) { return impl_->score(request); }
-Result<std::vector<std::span<const float>>> Engine::step(std::span<const StepItem> items) {
-  return impl_->step(items);
-}
 Status Engine::advance(std::span<const AdvanceItem> items) { return impl_->advance(items); }
 Result<TokenId> Engine::sample(size_t output, Sampler& sampler) {
   return impl_->sample(output, sampler);

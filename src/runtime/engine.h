@@ -92,12 +92,6 @@ struct EngineStats {
 };
 
 // One session's tokens in a step.
-struct StepItem {
-  SessionId session = 0;
-  std::span<const TokenId> tokens;
-};
-
-// The same for advance().
 struct AdvanceItem {
   SessionId session = 0;
   std::span<const TokenId> tokens;
@@ -136,13 +130,10 @@ class Engine {
   Result<GenerateResult> generate(const GenerateRequest& request);
   Status score(const ScoreRequest& request);
 
-  // One forward pass over several sessions at once: appends each item's tokens and gives the logits
-  // after its last one, [items][vocabulary], valid until the next call. All tokens together at most
-  // EngineOptions::prefill_chunk. kRequest, with nothing changed, when the cache has no room.
-  Result<std::vector<std::span<const float>>> step(std::span<const StepItem> items);
-
-  // The same pass for a scheduler: appends each item's tokens; outputs, one for each item that
-  // wants one, in order, are then sampled or read until the next call. kRequest as step().
+  // One forward pass over several sessions at once, for a scheduler: appends each item's tokens;
+  // outputs, one for each item that wants one, in order, are then sampled or read until the next
+  // call. All tokens together at most step_tokens_max(). kRequest, with nothing changed, when the
+  // cache has no room.
   Status advance(std::span<const AdvanceItem> items);
   // Of an output of the last advance(). What a sampler chooses depends on the logits and itself,
   // not on the other items. kRequest: non-finite logits.

@@ -225,11 +225,11 @@ TEST_F(EngineGroupTest, SessionsOnAllRanksFollowThoseOfRankZero) {
     const SessionId a = must(engine.open_session());
     const SessionId b = must(engine.open_session());
     const auto tokens = some_tokens(64, 200);
-    const StepItem items[] = {{a, tokens}, {b, std::span(tokens).first(60)}};
-    ASSERT_TRUE(engine.step(items).is_ok());
-    EXPECT_EQ(engine.step({items, 1}).status().code(), StatusCode::kRequest) << "no block left";
+    const AdvanceItem items[] = {{a, tokens}, {b, std::span(tokens).first(60)}};
+    ASSERT_TRUE(engine.advance(items).is_ok());
+    EXPECT_EQ(engine.advance({items, 1}).code(), StatusCode::kRequest) << "no block left";
     ASSERT_TRUE(engine.truncate(b, 0).is_ok());
-    ASSERT_TRUE(engine.step({items, 1}).is_ok());
+    ASSERT_TRUE(engine.advance({items, 1}).is_ok());
     ASSERT_TRUE(engine.close_session(a).is_ok());
     ASSERT_TRUE(engine.close_session(b).is_ok());
   }
