@@ -22,12 +22,14 @@ using Bytes = std::span<const std::byte>;
 bool is_same(Bytes a, Bytes b) { return std::ranges::equal(a, b); }
 
 void feed_command(Bytes bytes) {
-  constexpr CommandLimits kLimits{.items_max = 4, .tokens_max = 32, .hidden = 4, .blocks_max = 8};
+  constexpr CommandLimits kLimits{
+      .items_max = 4, .tokens_max = 32, .hidden = 4, .blocks_max = 8, .summaries_max = 16};
   Command command;
   Bytes activations;
   if (!decode_command(bytes, kLimits, &command, &activations).is_ok()) return;
   CHECK(command.items.size() <= kLimits.items_max && command.tokens() <= kLimits.tokens_max);
   CHECK(command.blocks.size() <= kLimits.blocks_max);
+  CHECK(command.mode == OutputMode::kFull || command.outputs() <= kLimits.summaries_max);
   CHECK(command.op != Op::kStep ||
         activations.size() == command.tokens() * kLimits.hidden * sizeof(float));
   std::vector<float> values(activations.size() / sizeof(float));

@@ -76,6 +76,7 @@ class Engine::Impl {
   const EngineOptions& options() const { return options_; }
   const KvCache& cache() const { return instance_->cache(); }
   size_t output_rows() const { return instance_->output_rows(); }
+  uint32_t summaries_max() const { return instance_->summaries_max(); }
   size_t token_count() const { return instance_->token_count(); }
   EngineStats stats() const {
     EngineStats stats = stats_;
@@ -455,13 +456,16 @@ Status Engine::Impl::lay_out(std::span<const AdvanceItem> items) {
     blocks += cache().blocks_needed(item.session, item.tokens.size());
     step_.items.push_back(
         {item.session, static_cast<uint32_t>(sessions_[item.session].tokens.size()),
-         static_cast<uint32_t>(item.tokens.size()),
-         item.wants_output ? Outputs::kLast : Outputs::kNone, item.inverse_temperature});
+         static_cast<uint32_t>(item.tokens.size()), item.outputs, item.inverse_temperature});
     step_tokens_.insert(step_tokens_.end(), item.tokens.begin(), item.tokens.end());
   }
   if (step_tokens_.size() > options_.prefill_chunk) {
     return Status::request(fmt::format("a step of {} tokens: at most {} are allowed",
                                        step_tokens_.size(), options_.prefill_chunk));
+  }
+  if (step_.outputs() > instance_->summaries_max()) {
+    return Status::request(fmt::format("a step of {} outputs: at most {} are allowed",
+                                       step_.outputs(), instance_->summaries_max()));
   }
   if (blocks > cache().blocks_free()) return Status::request("context full");
   return Status::ok();
@@ -541,6 +545,7 @@ size_t Engine::blocks_needed(SessionId session, size_t tokens) const {
 }
 uint32_t Engine::sessions_max() const { return impl_->options().sessions_max; }
 uint32_t Engine::step_tokens_max() const { return impl_->options().prefill_chunk; }
+uint32_t Engine::step_outputs_max() const { return impl_->summaries_max(); }
 size_t Engine::output_rows() const { return impl_->output_rows(); }
 
 size_t Engine::token_count() const { return impl_->token_count(); }

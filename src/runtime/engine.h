@@ -23,6 +23,7 @@
 #include "plan/plan.h"
 #include "runtime/engine_options.h"
 #include "runtime/measure/measurements.h"
+#include "runtime/rank/command.h"
 #include "runtime/sampler.h"
 #include "runtime/token.h"
 
@@ -92,11 +93,13 @@ struct EngineStats {
 };
 
 // One session's tokens in a step.
+// kAll is for drafted tokens: each one's logits say whether the next one was right; truncate() takes
+// back those that were not.
 struct AdvanceItem {
   SessionId session = 0;
   std::span<const TokenId> tokens;
-  bool wants_output = true;       // the logits after its last token
-  float inverse_temperature = 0;  // that the summary's log-sum-exp is taken at; 0: not wanted
+  Outputs outputs = Outputs::kLast;  // the logits after which of its tokens
+  float inverse_temperature = 0;     // that the summary's log-sum-exp is taken at; 0: not wanted
 };
 
 // What a session begins with instead of computing it: tokens whose keys and values lie in blocks of
@@ -130,10 +133,10 @@ class Engine {
   Result<GenerateResult> generate(const GenerateRequest& request);
   Status score(const ScoreRequest& request);
 
-  // One forward pass over several sessions at once, for a scheduler: appends each item's tokens;
-  // outputs, one for each item that wants one, in order, are then sampled or read until the next
-  // call. All tokens together at most step_tokens_max(). kRequest, with nothing changed, when the
-  // cache has no room.
+  // One forward pass over several sessions at once, for a scheduler: appends each item's tokens. The
+  // outputs that items want, at most step_outputs_max(), in the order of items and tokens, are then
+  // sampled or read until the next call. All tokens together at most step_tokens_max(). kRequest,
+  // with nothing changed, when the cache has no room.
   Status advance(std::span<const AdvanceItem> items);
   // Of an output of the last advance(). What a sampler chooses depends on the logits and itself,
   // not on the other items. kRequest: non-finite logits.
@@ -152,7 +155,8 @@ class Engine {
   // That advance() would take for `tokens` more of an open session.
   size_t blocks_needed(SessionId session, size_t tokens) const;
   uint32_t sessions_max() const;
-  uint32_t step_tokens_max() const;  // EngineOptions::prefill_chunk
+  uint32_t step_tokens_max() const;   // EngineOptions::prefill_chunk
+  uint32_t step_outputs_max() const;  // at least sessions_max()
   // Rows of the output head, and so the length of logits; those at and above token_count() are
   // padding.
   size_t output_rows() const;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <thread>
@@ -211,6 +212,56 @@ TEST_F(EngineGroupTest, PaddingOfTheOutputHeadIsNeverChosen) {
       EXPECT_EQ(result.tokens, expected);
       EXPECT_FALSE(try_answer(cluster.engine(), {static_cast<TokenId>(tokens)}, request).is_ok());
     }
+  }
+}
+
+// Beside another session's token, and where a context is so long that its attention is split over
+// the workers when it decodes; what was wrong is taken back and leaves no trace.
+TEST_F(EngineGroupTest, DraftedTokensHaveTheLogitsOfTokensThatCameOneByOne) {
+  RandomModel random;
+  random.dtype = tensor::DType::kQ4_0;
+  random.head_dim = 32;
+  const auto model = random.make(folder_);
+  const auto tokens = some_tokens(660, random.vocab);
+  const auto text = std::span<const TokenId>(tokens);
+  constexpr size_t kAt = 636;  // four positions before a block's end
+  for (const uint32_t ranks : {1U, 2U, 3U}) {
+    ClusterOptions options = options_for({ranks, {}}, false);
+    options.context = 1024;
+    options.engine.threads = ranks == 1 ? 2 : 1;
+    LocalCluster cluster(*model, options);
+    Engine& engine = cluster.engine();
+    const std::vector<float> expected = all_logits(engine, tokens, /*by_decode=*/true);
+    engine.reset_stats();
+    const SessionId other = must(engine.open_session());
+    const SessionId session = must(engine.open_session());
+    const auto advance = [&](const std::vector<AdvanceItem>& items) {
+      const Status status = engine.advance(items);
+      ASSERT_TRUE(status.is_ok()) << status.message();
+    };
+    const auto expect_logits = [&](size_t output, size_t position) {
+      const auto logits = must(engine.fetch_logits(output));
+      const auto row = std::span(expected).subspan(position * logits.size(), logits.size());
+      EXPECT_TRUE(std::ranges::equal(logits, row)) << ranks << " ranks, position " << position;
+    };
+    for (size_t at = 0; at < kAt; at += kAt / 3) {
+      advance({{session, text.subspan(at, kAt / 3), Outputs::kNone}});
+    }
+    advance({{other, text.first(1)}, {session, text.subspan(kAt, 7), Outputs::kAll}});
+    expect_logits(0, 0);
+    for (size_t i = 0; i < 7; ++i) expect_logits(1 + i, kAt + i);
+    EXPECT_EQ(engine.stats().decode_tokens, 8U);
+    ASSERT_TRUE(engine.truncate(session, kAt + 2).is_ok());
+    advance({{session, text.first(9), Outputs::kAll}});
+    ASSERT_TRUE(engine.truncate(session, kAt + 2).is_ok());
+    advance({{session, text.subspan(kAt + 2, 5), Outputs::kAll}, {other, text.subspan(1, 1)}});
+    for (size_t i = 0; i < 5; ++i) expect_logits(i, kAt + 2 + i);
+    expect_logits(5, 1);
+
+    const size_t most = engine.step_outputs_max();
+    const AdvanceItem too_many{session, text.first(most + 1), Outputs::kAll};
+    EXPECT_EQ(engine.advance({&too_many, 1}).code(), StatusCode::kRequest);
+    EXPECT_EQ(must(engine.session_tokens(session)).size(), kAt + 7);
   }
 }
 

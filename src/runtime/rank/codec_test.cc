@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr CommandLimits kLimits{4, 32, 8, 6};
+constexpr CommandLimits kLimits{4, 32, 8, 6, 16};
 
 Command example() {
   Command command;
@@ -95,7 +95,12 @@ TEST(Command, RulesAreChecked) {
   refused([](Command& c) { c.items[0].tokens = 0; }, "no tokens");
   refused([](Command& c) { c.items[0].tokens = 31; }, "36 tokens, at most 32");
   refused([](Command& c) { c.items[1].session = 3; }, "twice");
-  refused([](Command& c) { c.items[1].outputs = Outputs::kAll; }, "only given in full");
+  refused(
+      [](Command& c) {
+        c.items[1].outputs = Outputs::kAll;
+        c.items[1].tokens = 17;
+      },
+      "17 outputs to summarize, at most 16");
   refused([](Command& c) { c.items[1].outputs = static_cast<Outputs>(3); }, "kind of outputs");
   refused([](Command& c) { c.items[1].inverse_temperature = -1; }, "temperature");
   refused([](Command& c) { c.items[1].inverse_temperature = std::nanf(""); }, "temperature");
@@ -107,6 +112,20 @@ TEST(Command, RulesAreChecked) {
   refused([](Command& c) { c.mode = static_cast<OutputMode>(2); }, "output mode");
   refused([](Command& c) { c.items.resize(5, c.items[0]); }, "5 items, at most 4");
   EXPECT_THAT(decode(encoded(example(), 55)).message(), HasSubstr("bytes of activations"));
+}
+
+TEST(Command, DraftedTokensAreOfTheDecodeStage) {
+  Command command = example();
+  command.items[0].tokens = 1;
+  command.items[1].outputs = Outputs::kAll;
+  EXPECT_TRUE(decode(encoded(command, size_t{6} * 8)).is_ok());
+  EXPECT_EQ(command.outputs(), 5U);
+  EXPECT_EQ(command.stage(), tensor::Stage::kDecode);
+  command.items[1].outputs = Outputs::kLast;
+  EXPECT_EQ(command.stage(), tensor::Stage::kPrefill);
+  command.items[1].outputs = Outputs::kAll;
+  command.mode = OutputMode::kFull;
+  EXPECT_EQ(command.stage(), tensor::Stage::kPrefill) << "a text that is scored";
 }
 
 // Any bytes: refused or within the limits, never more.
@@ -125,6 +144,7 @@ TEST(Command, RandomChangesNeverGetPastTheLimits) {
     ++accepted;
     ASSERT_LE(command.items.size(), 4U);
     ASSERT_LE(command.tokens(), 32U);
+    if (command.mode == OutputMode::kSummary) ASSERT_LE(command.outputs(), 16U);
     ASSERT_EQ(activations.size(), command.tokens() * 8 * sizeof(float));
   }
   EXPECT_GT(accepted, 0);

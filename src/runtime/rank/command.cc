@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -66,7 +67,10 @@ size_t Command::outputs() const {
 }
 
 tensor::Stage Command::stage() const {
-  return tokens() == items.size() ? tensor::Stage::kDecode : tensor::Stage::kPrefill;
+  const bool is_decode = std::all_of(items.begin(), items.end(), [this](const BatchItem& item) {
+    return item.tokens == 1 || (mode == OutputMode::kSummary && item.outputs == Outputs::kAll);
+  });
+  return is_decode ? tensor::Stage::kDecode : tensor::Stage::kPrefill;
 }
 
 void encode_command(const Command& command, std::span<const float> activations,
@@ -130,9 +134,6 @@ Status decode_command(std::span<const std::byte> message, const CommandLimits& l
   uint64_t tokens = 0;
   for (uint32_t i = 0; i < items; ++i) {
     ASSIGN_OR_RETURN(const BatchItem item, read_item(reader));
-    if (item.outputs == Outputs::kAll && out.mode != OutputMode::kFull) {
-      return bad("all outputs are only given in full");
-    }
     for (const BatchItem& other : out.items) {
       if (other.session == item.session) return bad("a session comes twice");
     }
@@ -142,6 +143,10 @@ Status decode_command(std::span<const std::byte> message, const CommandLimits& l
   RETURN_IF_ERROR(read_blocks(reader, blocks, &out.blocks));
   if (tokens > limits.tokens_max) {
     return bad(fmt::format("{} tokens, at most {} are allowed", tokens, limits.tokens_max));
+  }
+  if (out.mode == OutputMode::kSummary && out.outputs() > limits.summaries_max) {
+    return bad(fmt::format("{} outputs to summarize, at most {} are allowed", out.outputs(),
+                           limits.summaries_max));
   }
   if (reader.left() != tokens * limits.hidden * sizeof(float)) {
     return bad(fmt::format("{} bytes of activations for {} tokens", reader.left(), tokens));

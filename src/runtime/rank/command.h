@@ -47,7 +47,7 @@ struct BatchItem {
 };
 
 // Raised with every change of a command's bytes or meaning.
-inline constexpr uint16_t kCommandVersion = 2;
+inline constexpr uint16_t kCommandVersion = 3;
 
 struct Command {
   Op op = Op::kStep;
@@ -60,7 +60,7 @@ struct Command {
 
   size_t tokens() const;
   size_t outputs() const;  // rows of logits
-  // kDecode: one token of every session.
+  // kDecode: of every session one token, or several that are all summarized (drafted ones).
   tensor::Stage stage() const;
 };
 
@@ -69,6 +69,7 @@ struct CommandLimits {
   uint32_t tokens_max = 0;
   uint32_t hidden = 0;
   uint32_t blocks_max = 0;
+  uint32_t summaries_max = 0;  // outputs in OutputMode::kSummary
 };
 
 // activations: [tokens, hidden] for kStep, else empty. Reuses the memory of *message.

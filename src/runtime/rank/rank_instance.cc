@@ -78,7 +78,8 @@ Status RankInstance::load() {
 
   DecoderLimits limits;
   limits.tokens_max = options_.prefill_chunk;
-  // A step gives one row for every session, or blocks of kFullOutputsMax.
+  // A step gives one row for every session, and drafted tokens take those of idle ones; or blocks
+  // of kFullOutputsMax.
   outputs_max_ = (options_.sessions_max + kFullOutputsMax - 1) / kFullOutputsMax * kFullOutputsMax;
   limits.outputs_max = outputs_max_;
   limits.candidates_max = kCandidatesMax;
@@ -163,7 +164,7 @@ Status RankInstance::exchange_reports(Status loaded) {
 
 CommandLimits RankInstance::limits() const {
   return {options_.sessions_max, options_.prefill_chunk, model_.config.hidden,
-          static_cast<uint32_t>(cache_->blocks_total())};
+          static_cast<uint32_t>(cache_->blocks_total()), summaries_max()};
 }
 
 Deadline RankInstance::deadline(Nanoseconds from_now) const {

@@ -60,6 +60,8 @@ class RankInstance {
   tensor::StepClock& clock() { return pool_->clock(); }
 
   const KvCache& cache() const { return *cache_; }
+  // Of one step, in OutputMode::kSummary.
+  uint32_t summaries_max() const { return outputs_max_; }
   const std::vector<RankReport>& reports() const { return reports_; }  // rank 0: by rank
   size_t output_rows() const { return model_.config.vocab; }
   // Ids that may be chosen: those below this.

@@ -286,7 +286,7 @@ void Batcher::take(Job& job, size_t tokens) {
   AdvanceItem item;
   item.session = job.session;
   item.tokens = std::span(job.tokens).subspan(job.held, tokens);
-  item.wants_output = tokens == job.todo();
+  item.outputs = tokens == job.todo() ? Outputs::kLast : Outputs::kNone;
   item.inverse_temperature = job.sampler->inverse_temperature();
   if (job.request.want_logprobs && item.inverse_temperature == 0) {
     item.inverse_temperature = LogprobReader::kInverseTemperature;
@@ -328,7 +328,7 @@ void Batcher::finish_step() {
   }
   size_t output = 0;
   for (size_t i = 0; i < planned_.size() && broken_.is_ok(); ++i) {
-    if (items_[i].wants_output) answer(*planned_[i], output++);
+    if (items_[i].outputs == Outputs::kLast) answer(*planned_[i], output++);
   }
   remove_ended();
 }
