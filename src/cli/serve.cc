@@ -44,6 +44,7 @@ struct ServeOptions {
   size_t queue_max = runtime::SchedulerOptions{}.queue_max;
   uint32_t grace_seconds = 30;
   bool has_no_prefix_cache = false;
+  std::string speculation = "ngram";
 
   ServeOptions() {
     model.sessions = 32;
@@ -197,6 +198,8 @@ class Server {
     runtime::SchedulerOptions scheduler;
     scheduler.queue_max = options_.queue_max;
     scheduler.prefix_cache = !options_.has_no_prefix_cache;
+    scheduler.speculation =
+        options_.speculation == "off" ? runtime::Speculation::kOff : runtime::Speculation::kNgram;
     ASSIGN_OR_RETURN(scheduler_, runtime::Scheduler::create(loaded_->engine(), scheduler));
     generator_ = server::make_generator(*scheduler_);
     const TextParts& text = loaded_->text();
@@ -310,6 +313,12 @@ void add_options(CLI::App& command, ServeOptions* options) {
       ->type_name("N");
   command.add_flag("--no-prefix-cache", options->has_no_prefix_cache,
                    "Compute every prompt from its beginning");
+  command
+      .add_option("--speculation", options->speculation,
+                  "Draft tokens that repeat what was said before, where that pays: ngram; or off")
+      ->check(CLI::IsMember({"off", "ngram"}))
+      ->type_name("{off,ngram}")
+      ->capture_default_str();
   add_layout_options(command, &options->model);
   add_compute_options(command, &options->model);
 }

@@ -55,6 +55,7 @@ _shoal() {
     "serve --grace") return ;;
     "serve --sessions") return ;;
     "serve --cache") return ;;
+    "serve --speculation") COMPREPLY=($(compgen -W "off ngram" -- "$current")); return ;;
     "serve --nodes") return ;;
     "serve --split") return ;;
     "serve --ctx") return ;;
@@ -108,7 +109,7 @@ _shoal() {
   case "$key" in
     "") words="run serve info models pull plan bench trace eval tokenize completion man --version -h --help" ;;
     "run") words="-h --help --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --system --messages --raw --special --json --stats --logits --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --logit-bias -n --max-tokens --stop --ignore-end" ;;
-    "serve") words="-h --help --host --port --api-key-file --tls-cert --tls-key --cors-origin --name --queue --grace --sessions --cache --no-prefix-cache --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
+    "serve") words="-h --help --host --port --api-key-file --tls-cert --tls-key --cors-origin --name --queue --grace --sessions --cache --no-prefix-cache --speculation --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
     "info") words="-h --help --template --json" ;;
     "models") words="-h --help --json" ;;
     "pull") words="-h --help --json -q --quiet" ;;

@@ -57,6 +57,7 @@ complete -c shoal -n '__fish_seen_subcommand_from serve' -l grace -x -d 'Seconds
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l sessions -x -d 'Requests that are computed at once; others wait'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l cache -x -d 'Positions of the KV cache over all requests; default: up to 4 contexts'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l no-prefix-cache -d 'Compute every prompt from its beginning'
+complete -c shoal -n '__fish_seen_subcommand_from serve' -l speculation -x -a 'off ngram' -d 'Draft tokens that repeat what was said before, where that pays: ngram; or off'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l nodes -x -d 'Nodes to lay the model over: this process and N-1 more on this machine'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l split -x -d 'Shares of the nodes, such as 3,1: the first gets three times as much'
 complete -c shoal -n '__fish_seen_subcommand_from serve' -l ctx -x -d 'Positions of context; default: the model\'s, at most 8192'

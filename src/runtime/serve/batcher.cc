@@ -16,6 +16,10 @@ Nanoseconds now() { return SteadyClock::instance().now(); }
 // but whoever comes or goes does.
 constexpr double kPromptsOnlyFactor = 4;
 
+// Tokens drafted for an answer in one step. Beyond that a step is mostly its rows, and one more
+// gains little.
+constexpr size_t kDraftMax = 16;
+
 // A step has a token for every running request and one for a prompt.
 size_t running_limit(const Engine& engine, uint32_t wanted) {
   const size_t sessions = engine.sessions_max();
@@ -217,6 +221,10 @@ Status Batcher::start(Job& job, const PrefixIndex::Match& match) {
   const uint32_t most = job.request.tokens_max;
   job.tokens.reserve(job.prompt_tokens + (most == 0 ? room : std::min<size_t>(room, most)));
   job.pinned.reserve(engine_.blocks_total());
+  if (options_.speculation == Speculation::kNgram) {
+    job.drafter.emplace(job.tokens, job.tokens.capacity());
+    job.drafted.reserve(kDraftMax + 1);
+  }
   counters_.prompt_tokens += job.prompt_tokens;
   counters_.reused_tokens += match.tokens;
   return Status::ok();
@@ -230,10 +238,12 @@ void Batcher::plan() {
     items_.clear();
     measured_ = {};
     tokens_left_ = engine_.step_tokens_max();
+    outputs_left_ = engine_.step_outputs_max();
     blocks_taken_ = 0;
     plan_answers();
     measured_.answers = items_.size();
     plan_prompts();
+    plan_drafts(measured_.answers);
     if (!items_.empty() || running_.empty()) return;
     // Prompts that take one another's room: the first goes on.
     CHECK_MSG(running_.size() > 1, "a request alone has room");
@@ -293,8 +303,58 @@ void Batcher::take(Job& job, size_t tokens) {
   }
   blocks_taken_ += engine_.blocks_needed(job.session, tokens);
   tokens_left_ -= tokens;
+  if (item.outputs == Outputs::kLast) --outputs_left_;
   planned_.push_back(&job);
   items_.push_back(item);
+}
+
+// Drafted tokens for the step's first items, which are answers, out of the room that is left.
+void Batcher::plan_drafts(size_t answers) {
+  if (options_.speculation == Speculation::kOff || !broken_.is_ok()) return;
+  draft_pace_.begin_step(answers);
+  for (size_t i = 0; i < answers; ++i) {
+    const Job& job = *planned_[i];
+    if (!job.drafter.has_value() || job.drafter->match_length() == 0) continue;
+    const size_t most = draft_limit(job);
+    const size_t fixed = options_.draft_tokens;
+    const size_t length =
+        fixed != 0 ? std::min(fixed, most) : draft_pace_.choose(*job.drafter, most);
+    if (length > 0) add_draft(i, length);
+  }
+}
+
+// What the answer, the step and the cache have room for.
+size_t Batcher::draft_limit(const Job& job) const {
+  size_t most = std::min({kDraftMax, tokens_left_, outputs_left_,
+                          engine_.context() - job.tokens.size()});
+  if (job.request.tokens_max != 0) {
+    most = std::min(most, job.request.tokens_max - job.answered() - 1);
+  }
+  const size_t taken = blocks_taken_ - engine_.blocks_needed(job.session, 1);
+  while (most > 0 && taken + engine_.blocks_needed(job.session, 1 + most) > engine_.blocks_free()) {
+    --most;
+  }
+  return most;
+}
+
+void Batcher::add_draft(size_t item, size_t length) {
+  Job& job = *planned_[item];
+  job.drafted.assign(1, job.tokens.back());
+  job.drafter->draft(job.tokens, length, &job.drafted);
+  // Nothing comes after an end.
+  const std::vector<TokenId>& ends = job.request.end_tokens;
+  const auto end =
+      std::find_first_of(job.drafted.begin() + 1, job.drafted.end(), ends.begin(), ends.end());
+  job.drafted.erase(end, job.drafted.end());
+  const size_t added = job.drafted.size() - 1;
+  if (added == 0) return job.drafted.clear();
+  items_[item].tokens = job.drafted;
+  items_[item].outputs = Outputs::kAll;
+  blocks_taken_ += engine_.blocks_needed(job.session, 1 + added);
+  blocks_taken_ -= engine_.blocks_needed(job.session, 1);
+  tokens_left_ -= added;
+  outputs_left_ -= added;
+  measured_.answers += added;
 }
 
 // Free blocks for this, beside what the step takes already; idle prefixes give way.
@@ -322,13 +382,17 @@ void Batcher::finish_step() {
   ++counters_.steps;
   counters_.prefill_tokens += measured_.prefill_tokens;
   pace_.note(measured_);
+  if (measured_.prefill_tokens == 0) draft_pace_.note(measured_.answers, measured_.seconds);
   for (Job* job : planned_) {
     job->held += job->planned;
     if (options_.prefix_cache) note_held(*job);
   }
   size_t output = 0;
   for (size_t i = 0; i < planned_.size() && broken_.is_ok(); ++i) {
-    if (items_[i].outputs == Outputs::kLast) answer(*planned_[i], output++);
+    const Outputs outputs = items_[i].outputs;
+    if (outputs == Outputs::kNone) continue;
+    answer(*planned_[i], output);
+    output += outputs == Outputs::kAll ? items_[i].tokens.size() : 1;
   }
   remove_ended();
 }
@@ -352,23 +416,56 @@ void Batcher::note_held(Job& job) {
   }
 }
 
+// From the job's outputs, of which `output` is the first: one token, then one more for each drafted
+// token that was the one chosen, since the logits behind it are then the answer's.
 void Batcher::answer(Job& job, size_t output) {
+  size_t right = 0;
+  while (answer_once(job, output + right) && right + 1 < job.drafted.size() &&
+         job.tokens.back() == job.drafted[right + 1]) {
+    ++right;
+  }
+  if (!job.drafted.empty()) settle_draft(job, right);
+}
+
+// False when the answer is over.
+bool Batcher::answer_once(Job& job, size_t output) {
   const auto token = engine_.sample(output, *job.sampler);
   if (!token.is_ok()) {
     if (token.status().code() != StatusCode::kRequest) (void)note(token.status());
-    return fail(job, token.status());
+    fail(job, token.status());
+    return false;
   }
   if (job.answered() == 0) job.answering = now();
   const std::vector<TokenId>& ends = job.request.end_tokens;
   if (std::find(ends.begin(), ends.end(), *token) != ends.end()) {
-    return end(job, StopReason::kEndOfGeneration);
+    end(job, StopReason::kEndOfGeneration);
+    return false;
   }
   job.sampler->accept_generated(*token);
   job.tokens.push_back(*token);
+  if (job.drafter.has_value()) job.drafter->append(job.tokens);
   ++counters_.generated_tokens;
-  if (!deliver(job, output, *token) || job.is_over) return;
-  if (job.answered() == job.request.tokens_max) return end(job, StopReason::kTokensMax);
-  if (job.tokens.size() > engine_.context()) end(job, StopReason::kContextFull);
+  if (!deliver(job, output, *token)) return false;
+  if (job.answered() == job.request.tokens_max) {
+    end(job, StopReason::kTokensMax);
+  } else if (job.tokens.size() > engine_.context()) {
+    end(job, StopReason::kContextFull);
+  }
+  return !job.is_over;
+}
+
+// The session keeps the drafted tokens that were right, and forgets the others before anybody could
+// find them in the cache.
+void Batcher::settle_draft(Job& job, size_t right) {
+  const size_t drafted = job.drafted.size() - 1;
+  job.drafted.clear();
+  job.held += right;
+  ++counters_.drafts;
+  counters_.drafted_tokens += drafted;
+  counters_.accepted_tokens += right;
+  if (!broken_.is_ok()) return;
+  if (right < drafted && !note(engine_.truncate(job.session, job.held)).is_ok()) return;
+  if (right > 0 && options_.prefix_cache) note_held(job);
 }
 
 // False when the answer goes no further.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "runtime/draft/draft_pace.h"
 #include "runtime/engine.h"
 #include "runtime/serve/generation.h"
 #include "runtime/serve/job.h"
@@ -65,6 +66,9 @@ class Batcher {
   void plan();
   void plan_answers();
   void plan_prompts();
+  void plan_drafts(size_t answers);
+  size_t draft_limit(const Job& job) const;
+  void add_draft(size_t item, size_t length);
   size_t prompt_budget() const;
   void take(Job& job, size_t tokens);
   bool make_room(const Job& job, size_t tokens);
@@ -73,6 +77,8 @@ class Batcher {
   void finish_step();
   void note_held(Job& job);
   void answer(Job& job, size_t output);
+  bool answer_once(Job& job, size_t output);
+  void settle_draft(Job& job, size_t right);
   bool deliver(Job& job, size_t output, TokenId token);
   void leave_session(Job& job);
   void end(Job& job, StopReason reason);
@@ -88,6 +94,7 @@ class Batcher {
   const size_t block_tokens_;
   PrefixIndex index_;
   PrefillPace pace_;
+  DraftPace draft_pace_;
   LogprobReader logprobs_;
   Status broken_;
 
@@ -99,6 +106,7 @@ class Batcher {
   std::vector<Job*> planned_;
   std::vector<AdvanceItem> items_;
   size_t tokens_left_ = 0;
+  size_t outputs_left_ = 0;
   size_t blocks_taken_ = 0;
   PrefillPace::Step measured_;
 

@@ -100,8 +100,10 @@ class BatcherTest : public ::testing::Test {
     }
   };
 
+  // Nothing is drafted unless the options say how much, so that a test can count tokens and steps.
   World make(const ClusterOptions& options, SchedulerOptions scheduler = {}) {
     if (scheduler.prefill_beside_decode == 0) scheduler.prefill_beside_decode = 24;
+    if (scheduler.draft_tokens == 0) scheduler.speculation = Speculation::kOff;
     World world;
     world.cluster = std::make_unique<LocalCluster>(*model_, options);
     world.batcher = std::make_unique<Batcher>(world.engine(), scheduler);
@@ -126,7 +128,31 @@ class BatcherTest : public ::testing::Test {
     return answer(engine, ask.prompt, std::move(request));
   }
 
+  // A model with opinions: its answers repeat themselves, sampled ones too, but not always.
+  void use_repeating_model() {
+    RandomModel random;
+    random.change = [](const std::string& name, std::vector<float>& values) {
+      if (name != "output.weight") return;
+      for (float& value : values) value *= 5;
+    };
+    model_ = random.make(repeating_folder_);
+  }
+
+  // Adds the requests one by one, with random many steps between them, until all have ended.
+  static std::vector<std::shared_ptr<Recorder>> run_together(World& world,
+                                                             const std::vector<Ask>& asks) {
+    std::mt19937 random(5);
+    std::vector<std::shared_ptr<Recorder>> sinks;
+    for (const Ask& ask : asks) {
+      sinks.push_back(world.add(ask));
+      for (size_t i = random() % 6; i > 0; --i) world.step();
+    }
+    world.finish();
+    return sinks;
+  }
+
   const model::testing::TempFolder folder_;
+  const model::testing::TempFolder repeating_folder_;
   std::unique_ptr<model::Model> model_ = RandomModel().make(folder_);
 };
 
@@ -151,6 +177,19 @@ std::vector<Ask> mixed_requests(size_t count) {
   return asks;
 }
 
+void expect_answers(const std::vector<std::shared_ptr<Recorder>>& sinks,
+                    const std::vector<GenerateResult>& expected) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const GenerationResult result = sinks[i]->wait();
+    ASSERT_TRUE(result.status.is_ok()) << result.status.message();
+    EXPECT_EQ(sinks[i]->tokens(), expected[i].tokens) << "request " << i;
+    EXPECT_EQ(result.reason, expected[i].reason) << "request " << i;
+    EXPECT_EQ(result.seed, expected[i].seed);
+    EXPECT_EQ(result.prompt_tokens, expected[i].prompt_tokens);
+    EXPECT_EQ(result.generated_tokens, expected[i].tokens.size());
+  }
+}
+
 // Same request and seed, alone and among others, on every layout. The cache is so
 // small that requests step back, and prompts are found in it, while others run.
 TEST_F(BatcherTest, AnswersDependOnNothingElseThatRuns) {
@@ -164,28 +203,140 @@ TEST_F(BatcherTest, AnswersDependOnNothingElseThatRuns) {
       for (const Ask& ask : asks) expected.push_back(alone(cluster.engine(), ask));
     }
     World world = make(options);
-    std::vector<std::shared_ptr<Recorder>> sinks;
-    std::mt19937 random(ranks);
-    for (const Ask& ask : asks) {
-      sinks.push_back(world.add(ask));
-      for (size_t i = random() % 6; i > 0; --i) world.step();
-    }
-    world.finish();
-    for (size_t i = 0; i < asks.size(); ++i) {
-      const GenerationResult result = sinks[i]->wait();
-      ASSERT_TRUE(result.status.is_ok()) << result.status.message();
-      EXPECT_EQ(sinks[i]->tokens(), expected[i].tokens) << "request " << i << ", ranks " << ranks;
-      EXPECT_EQ(result.reason, expected[i].reason);
-      EXPECT_EQ(result.seed, expected[i].seed);
-      EXPECT_EQ(result.prompt_tokens, asks[i].prompt.size());
-      EXPECT_EQ(result.generated_tokens, expected[i].tokens.size());
-    }
+    SCOPED_TRACE(ranks);
+    expect_answers(run_together(world, asks), expected);
     const SchedulerStats stats = world.stats();
     EXPECT_GT(stats.preemptions, 0U);
     EXPECT_GT(stats.reused_tokens, 500U);
     EXPECT_EQ(stats.requests_finished, asks.size());
     EXPECT_EQ(stats.kv_positions_used, 0U);
   }
+}
+
+// However many tokens are drafted, and whatever the sampler: the tokens, and how the answer ends,
+// are those of the engine's own loop, which drafts nothing.
+TEST_F(BatcherTest, DraftsChangeNoAnswer) {
+  use_repeating_model();
+  std::vector<Ask> asks = mixed_requests(32);
+  for (size_t i = 0; i < asks.size(); i += 8) asks[i].tokens_max = 0;
+  for (const uint32_t ranks : {1U, 2U, 3U}) {
+    ClusterOptions options = cluster_of(ranks, 384);
+    if (ranks == 2) options.kv_type = plan::KvType::kQ8;
+    std::vector<GenerateResult> expected;
+    {
+      LocalCluster cluster(*model_, options);
+      for (const Ask& ask : asks) expected.push_back(alone(cluster.engine(), ask));
+    }
+    for (const uint32_t drafts : {1U, 4U, 16U}) {
+      SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << drafts << " drafted");
+      SchedulerOptions scheduler;
+      scheduler.draft_tokens = drafts;
+      World world = make(options, scheduler);
+      expect_answers(run_together(world, asks), expected);
+      const SchedulerStats stats = world.stats();
+      EXPECT_GT(stats.accepted_tokens, 200U);
+      EXPECT_GT(stats.drafted_tokens, stats.accepted_tokens + 50);
+      EXPECT_LE(stats.drafted_tokens, stats.drafts * drafts);
+      EXPECT_GT(stats.preemptions, 0U);
+      EXPECT_GT(stats.reused_tokens, 300U);
+      EXPECT_EQ(stats.kv_positions_used, 0U);
+    }
+  }
+}
+
+TEST_F(BatcherTest, DraftsChangeNoLogprob) {
+  use_repeating_model();
+  std::vector<Ask> asks = mixed_requests(12);
+  for (Ask& ask : asks) {
+    ask.want_logprobs = true;
+    ask.logprobs_top = 5;
+  }
+  for (const uint32_t ranks : {1U, 2U}) {
+    SchedulerOptions scheduler;
+    World plain = make(cluster_of(ranks, 1024), scheduler);
+    const auto expected = run_together(plain, asks);
+    scheduler.draft_tokens = 6;
+    World world = make(cluster_of(ranks, 1024), scheduler);
+    const auto sinks = run_together(world, asks);
+    EXPECT_GT(world.stats().accepted_tokens, 50U);
+    EXPECT_LT(world.stats().steps, plain.stats().steps);
+    for (size_t i = 0; i < asks.size(); ++i) {
+      EXPECT_EQ(sinks[i]->tokens(), expected[i]->tokens());
+      EXPECT_EQ(sinks[i]->logprobs(), expected[i]->logprobs()) << "to the bit";
+    }
+  }
+}
+
+// Ended by its reader, by a limit, by a token and by its client, all in the middle of drafts: it
+// has not a token more, and what stays in the cache is good for who comes next.
+TEST_F(BatcherTest, ADraftGoesNoFurtherThanItsAnswer) {
+  use_repeating_model();
+  for (const uint32_t ranks : {1U, 2U}) {
+    LocalCluster reference(*model_, cluster_of(ranks, 1024));
+    const Ask whole = greedy(tokens_of(1, 30), 120);
+    const std::vector<TokenId> expected = alone(reference.engine(), whole).tokens;
+    SchedulerOptions scheduler;
+    scheduler.draft_tokens = 7;
+    World world = make(cluster_of(ranks, 1024), scheduler);
+    const auto tokens_to = [&](size_t count) {
+      return std::vector<TokenId>(expected.begin(), expected.begin() + static_cast<int>(count));
+    };
+    for (size_t count = 60; count < 75; count += 4) {
+      const auto stopped =
+          world.add(whole, [&](const GeneratedToken& token) { return token.index + 1 < count; });
+      world.finish();
+      EXPECT_EQ(stopped->wait().reason, StopReason::kStopped);
+      EXPECT_EQ(stopped->tokens(), tokens_to(count));
+
+      Ask ask = whole;
+      ask.tokens_max = static_cast<uint32_t>(count);
+      const auto limited = world.add(ask);
+      world.finish();
+      EXPECT_EQ(limited->tokens(), tokens_to(count));
+
+      ask = whole;
+      ask.end_tokens = {expected[count]};
+      const auto ended = world.add(ask);
+      world.finish();
+      EXPECT_EQ(ended->wait().reason, StopReason::kEndOfGeneration);
+      const auto end = std::find(expected.begin(), expected.end(), expected[count]);
+      EXPECT_EQ(ended->tokens(), std::vector<TokenId>(expected.begin(), end));
+
+      const auto cancelled = world.add(whole);
+      while (cancelled->tokens().size() < count) world.step();
+      world.batcher->cancel(world.last_id);
+      EXPECT_EQ(cancelled->tokens(), tokens_to(cancelled->tokens().size()));
+
+      const Ask next = greedy(joined(joined(whole.prompt, tokens_to(count)), tokens_of(5, 9)), 20);
+      const auto follow_up = world.add(next);
+      world.finish();
+      EXPECT_GT(follow_up->wait().reused_tokens, 64U);
+      EXPECT_EQ(follow_up->tokens(), alone(reference.engine(), next).tokens);
+    }
+    EXPECT_GT(world.stats().accepted_tokens, 100U);
+    EXPECT_EQ(world.stats().kv_positions_used, 0U);
+  }
+}
+
+TEST_F(BatcherTest, DraftsTakeOnlyRoomThatIsLeft) {
+  use_repeating_model();
+  SchedulerOptions scheduler;
+  scheduler.draft_tokens = 16;
+  World world = make(cluster_of(1, 4096, 16), scheduler);
+  ASSERT_EQ(world.engine().step_outputs_max(), 16U);
+  std::vector<std::shared_ptr<Recorder>> sinks;
+  for (size_t i = 0; i < 16; ++i) sinks.push_back(world.add(greedy(tokens_of(i, 20), 1000)));
+  while (std::any_of(sinks.begin(), sinks.end(), [](auto& s) { return s->tokens().empty(); })) {
+    world.step();
+  }
+  ASSERT_FALSE(std::any_of(sinks.begin(), sinks.end(), [](auto& s) { return s->is_finished(); }));
+  const uint64_t before = world.stats().drafted_tokens;
+  EXPECT_GT(before, 0U);
+  for (int i = 0; i < 20; ++i) world.step();
+  EXPECT_EQ(world.stats().drafted_tokens, before) << "a row of logits for each answer, none beside";
+  for (RequestId id = 5; id <= 16; ++id) world.batcher->cancel(id);
+  for (int i = 0; i < 20; ++i) world.step();
+  EXPECT_GT(world.stats().drafted_tokens, before);
 }
 
 TEST_F(BatcherTest, LogprobsAreOfTheModelsOwnDistribution) {
@@ -522,8 +673,13 @@ TEST_F(BatcherTest, WhatCanNeverBeMetIsRefused) {
 }
 
 // Any order of requests, cancellations and steps in a cache that is far too small.
-TEST_F(BatcherTest, RandomTrafficEndsWithEveryBlockAccountedFor) {
-  World world = make(cluster_of(2, 384, 6));
+class RandomTraffic : public BatcherTest, public ::testing::WithParamInterface<uint32_t> {};
+
+TEST_P(RandomTraffic, EndsWithEveryBlockAccountedFor) {
+  if (GetParam() > 0) use_repeating_model();
+  SchedulerOptions scheduler;
+  scheduler.draft_tokens = GetParam();
+  World world = make(cluster_of(2, 384, 6), scheduler);
   std::mt19937 random(77);
   std::vector<std::shared_ptr<Recorder>> sinks;
   for (int round = 0; round < 150; ++round) {
@@ -547,7 +703,10 @@ TEST_F(BatcherTest, RandomTrafficEndsWithEveryBlockAccountedFor) {
   EXPECT_GT(stats.preemptions, 5U);
   EXPECT_GT(stats.reused_tokens, 1000U);
   EXPECT_EQ(stats.requests_finished, sinks.size());
+  EXPECT_EQ(stats.accepted_tokens > 0, GetParam() > 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Drafted, RandomTraffic, ::testing::Values(0U, 3U, 16U));
 
 }  // namespace
 }  // namespace shoal::runtime

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "runtime/draft/ngram_drafter.h"
 #include "runtime/engine.h"
 #include "runtime/sampler.h"
 #include "runtime/serve/generation.h"
@@ -24,14 +25,17 @@ struct Job {
   std::vector<TokenId> tokens;  // the prompt, then the answer
   size_t prompt_tokens = 0;
   std::optional<Sampler> sampler;  // once it has started
-  Nanoseconds started{0};          // first step
-  Nanoseconds answering{0};        // first token
-  size_t reused_tokens = 0;        // at its first start
+  std::optional<NgramDrafter> drafter;
+  Nanoseconds started{0};    // first step
+  Nanoseconds answering{0};  // first token
+  size_t reused_tokens = 0;  // at its first start
 
   // While it is in a session:
   SessionId session = 0;
   size_t held = 0;     // tokens in the session
-  size_t planned = 0;  // tokens of the step under way
+  size_t planned = 0;  // tokens of the step under way, drafted ones not counted
+  // Of the step under way: the last of `tokens` and the drafted ones behind it; empty: none are.
+  std::vector<TokenId> drafted;
   // In the prefix index:
   std::vector<PrefixIndex::Ref> pinned;
   std::optional<PrefixIndex::Ref> shared_part;  // a block used in part, until it is copied

@@ -7,6 +7,9 @@
 // cache. A prompt's beginning that is still cached, from a prompt or an answer, is not computed
 // again (prefix_index.h). Where the cache runs full, the request that came last steps back into
 // the queue and goes on later where it was.
+// Where an answer repeats what was said before, tokens are drafted (draft/ngram_drafter.h) and
+// computed in the same step as the one before them; those that the sampler then chooses are the
+// answer's next ones, the others are forgotten. A step has as many as pay (draft/draft_pace.h).
 // What holds: a request's tokens and log-probabilities depend on the request, its seed and the
 // engine's layout only, never on what else runs. A request's failure leaves the others running.
 // A step allocates nothing once its buffers have been used, except where a request starts or ends
@@ -26,6 +29,11 @@
 
 namespace shoal::runtime {
 
+enum class Speculation : uint8_t {
+  kOff,
+  kNgram,  // drafts are what followed the last tokens where they stood before
+};
+
 struct SchedulerOptions {
   size_t queue_max = 256;    // requests that wait, at least 1
   uint32_t running_max = 0;  // requests at once; 0, and at most: EngineOptions::sessions_max
@@ -36,6 +44,10 @@ struct SchedulerOptions {
   // instead of what step_target and the measured speed give; 0: those. Tests set it.
   uint32_t prefill_beside_decode = 0;
   bool prefix_cache = true;
+  Speculation speculation = Speculation::kNgram;
+  // Tokens to draft for each answer that repeats itself, instead of as many as pay; 0: those. Tests
+  // set it.
+  uint32_t draft_tokens = 0;
 };
 
 // Counters grow from create() on.
@@ -55,6 +67,9 @@ struct SchedulerStats {
   uint64_t reused_tokens = 0;   // of those, found in the prefix cache
   uint64_t prefill_tokens = 0;  // computed, for prompts and after preemptions
   uint64_t generated_tokens = 0;
+  uint64_t drafts = 0;           // of one answer in one step
+  uint64_t drafted_tokens = 0;   // computed for them
+  uint64_t accepted_tokens = 0;  // of those, chosen for the answer
   uint64_t steps = 0;
   // How long a client should wait before it tries a full queue again; at least 1.
   double retry_after_seconds = 1;

@@ -149,6 +149,11 @@ void add_scheduler(const runtime::SchedulerStats& stats, Families* out) {
                stats.prompt_tokens);
   out->counter("vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.",
                stats.reused_tokens);
+  out->counter("vllm:spec_decode_num_drafts_total", "Times that tokens of an answer were drafted.",
+               stats.drafts);
+  out->counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", stats.drafted_tokens);
+  out->counter("vllm:spec_decode_num_accepted_tokens_total",
+               "Drafted tokens that became tokens of answers.", stats.accepted_tokens);
   out->counter("shoal:requests_refused_total", "Requests that the scheduler did not take.",
                stats.requests_refused);
   out->counter("shoal:steps_total", "Forward passes.", stats.steps);

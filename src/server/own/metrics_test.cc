@@ -18,11 +18,18 @@ TEST(Metrics, AreWrittenWithTheirLabels) {
   stats.kv_positions = 200;
   stats.kv_positions_used = 50;
   stats.generated_tokens = 5;
+  stats.drafts = 2;
+  stats.drafted_tokens = 9;
+  stats.accepted_tokens = 4;
   const std::string text = metrics.render(&stats);
   EXPECT_THAT(text, HasSubstr("vllm:num_requests_running{model_name=\"tiny\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("vllm:kv_cache_usage_perc{model_name=\"tiny\"} 0.25\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE vllm:generation_tokens_total counter\n"));
   EXPECT_THAT(text, HasSubstr("vllm:generation_tokens_total{model_name=\"tiny\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:spec_decode_num_drafts_total{model_name=\"tiny\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:spec_decode_num_draft_tokens_total{model_name=\"tiny\"} 9\n"));
+  EXPECT_THAT(text,
+              HasSubstr("vllm:spec_decode_num_accepted_tokens_total{model_name=\"tiny\"} 4\n"));
   EXPECT_THAT(text, HasSubstr("vllm:request_success_total{finished_reason=\"length\","
                               "model_name=\"tiny\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_bucket{model_name=\"tiny\","
