@@ -134,12 +134,18 @@ void Batcher::look_at_engine() {
 // ---- From the queue into a session ----
 
 // First come, first served; but a request whose beginning another one is just computing lets others
-// go first, since it soon has less to do.
+// go first, since it soon has less to do; and while the first waits for room, later ones may use
+// what it will leave over.
 void Batcher::admit() {
+  const Job* waiting = nullptr;
   for (size_t i = 0; i < queue_.size() && running_.size() < running_max_ && broken_.is_ok();) {
-    const Start tried = try_start(*queue_[i]);
-    if (tried == Start::kNoRoom) break;
-    if (tried == Start::kPrefixUnderWay) {
+    Job& next = *queue_[i];
+    const bool may_start = waiting == nullptr || leaves_room_for(*waiting, next);
+    const Start tried = may_start ? try_start(next) : Start::kNoRoom;
+    if (tried != Start::kStarted) {
+      const bool has_no_room = may_start && tried == Start::kNoRoom;
+      if (has_no_room && waiting != nullptr) break;
+      if (has_no_room) waiting = &next;
       ++i;
       continue;
     }
@@ -188,6 +194,23 @@ bool Batcher::has_room_for(const Job& job, const PrefixIndex::Match& match) cons
     if (i >= whole && !is_in_use) ++needed;  // it stays until it is copied
   }
   return needed <= engine_.blocks_free() + index_.idle_blocks();
+}
+
+// Whether `waiting` starts as soon as it would if `job`, which came later, waited behind it: there
+// is room for it beside all that those who overtake it may ever hold.
+bool Batcher::leaves_room_for(const Job& waiting, const Job& job) const {
+  if (running_.size() + 1 >= running_max_) return false;
+  const auto held_at_most = [this](const Job& one) {
+    const size_t most = one.request.tokens_max;
+    const size_t end = most == 0 ? engine_.context() : one.prompt_tokens + most;
+    return blocks_for(std::min(end, engine_.context()));
+  };
+  // As has_room_for() counts: one more for each, and one for a block that is copied.
+  size_t needed = blocks_for(waiting.tokens.size()) + 2 + held_at_most(job) + 1;
+  for (const std::unique_ptr<Job>& other : running_) {
+    if (other->id > waiting.id) needed += held_at_most(*other) + 1;
+  }
+  return needed <= engine_.blocks_total();
 }
 
 Status Batcher::start(Job& job, const PrefixIndex::Match& match) {
@@ -325,8 +348,8 @@ void Batcher::plan_drafts(size_t answers) {
 
 // What the answer, the step and the cache have room for.
 size_t Batcher::draft_limit(const Job& job) const {
-  size_t most = std::min({kDraftMax, tokens_left_, outputs_left_,
-                          engine_.context() - job.tokens.size()});
+  size_t most =
+      std::min({kDraftMax, tokens_left_, outputs_left_, engine_.context() - job.tokens.size()});
   if (job.request.tokens_max != 0) {
     most = std::min(most, job.request.tokens_max - job.answered() - 1);
   }

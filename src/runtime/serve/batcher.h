@@ -4,8 +4,10 @@
 // queue, plans, computes and hands tokens to the sinks; scheduler.h says by which rules.
 // Order: requests that came first have the right of way; running_ and queue_ are sorted by id.
 // Room: a request is admitted when the blocks of its tokens, of the prompts still under way and one
-// for each running request are free or idle. A block that an answer then lacks is taken from idle
-// prefixes, then from the request that came last; the first of all always finds room.
+// for each running request are free or idle. While one waits for that, later ones start only where
+// they leave it its room, so that a long prompt neither stops short ones nor is stopped by them.
+// A block that an answer then lacks is taken from idle prefixes, then from the request that came
+// last; the first of all always finds room.
 // Errors: step() fails with kGroup or kNode, which every request then ended with.
 // Thread rule: one thread at a time. Borrows the engine.
 #pragma once
@@ -61,6 +63,7 @@ class Batcher {
   Start try_start(Job& job);
   bool has_room_for(const Job& job, const PrefixIndex::Match& match) const;
   bool is_computed_by_another(const Job& job, const PrefixIndex::Match& match) const;
+  bool leaves_room_for(const Job& waiting, const Job& job) const;
   Status start(Job& job, const PrefixIndex::Match& match);
 
   void plan();

@@ -437,6 +437,46 @@ TEST_F(BatcherTest, AnswersStartBeforeAPromptThatCameEarlierIsDone) {
   EXPECT_TRUE(first->is_finished() && second->is_finished());
 }
 
+// It starts as soon as those before it have ended, however many come after it; and of these, those
+// that fit beside it do not wait for it.
+TEST_F(BatcherTest, ARequestThatWaitsForRoomIsOvertakenOnlyInTheRoomThatItLeaves) {
+  World world = make(cluster_of(1, 1280));  // 20 blocks
+  const auto first = world.add(greedy(tokens_of(1, 500), 300));
+  while (first->tokens().empty()) world.step();
+  const Ask long_prompt = greedy(tokens_of(2, 800), 5);
+  const auto waiting = world.add(long_prompt);
+  const auto endless = world.add(greedy(tokens_of(3, 10), 0));
+  std::vector<std::shared_ptr<Recorder>> small;
+  for (size_t i = 0; i < 6; ++i) small.push_back(world.add(greedy(tokens_of(10 + i, 10), 20)));
+  for (int i = 0; i < 150; ++i) {
+    world.step();
+    ASSERT_LE(world.stats().running, 3U) << "13 blocks of 20 stay for it: two of the small ones";
+  }
+  EXPECT_FALSE(first->is_finished());
+  for (const auto& sink : small) EXPECT_TRUE(sink->is_finished());
+  EXPECT_EQ(world.stats().queued, 2U);
+  EXPECT_TRUE(endless->tokens().empty()) << "it may come to need all of the cache";
+
+  size_t kind = 100;
+  while (!first->is_finished()) {
+    world.add(greedy(tokens_of(++kind, 10), 20));
+    world.step();
+  }
+  EXPECT_TRUE(waiting->tokens().empty());
+  const size_t behind = world.stats().queued;
+  world.step();
+  EXPECT_LT(world.stats().queued, behind);
+  int steps = 1;
+  for (; waiting->tokens().empty(); ++steps) {
+    world.add(greedy(tokens_of(++kind, 10), 20));
+    world.step();
+  }
+  EXPECT_LE(steps, 120) << "800 tokens, 24 a step, beside prompts of 10";
+  world.finish();
+  EXPECT_EQ(waiting->tokens(), alone(make(cluster_of(1, 1280)).engine(), long_prompt).tokens);
+  EXPECT_TRUE(endless->is_finished());
+}
+
 TEST_F(BatcherTest, ACancelledRequestEndsBeforeTheNextStep) {
   SchedulerOptions scheduler;
   scheduler.running_max = 2;

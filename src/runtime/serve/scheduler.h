@@ -4,7 +4,8 @@
 // then as much of the prompts still to be computed as the token budget leaves, prompts taking
 // turns; beside answers that budget is what keeps a step near SchedulerOptions::step_target.
 // Requests wait in a bounded queue, first come first served, for a session and for room in the KV
-// cache. A prompt's beginning that is still cached, from a prompt or an answer, is not computed
+// cache; one that needs much room is overtaken only by those that do not make it wait longer. A
+// prompt's beginning that is still cached, from a prompt or an answer, is not computed
 // again (prefix_index.h). Where the cache runs full, the request that came last steps back into
 // the queue and goes on later where it was.
 // Where an answer repeats what was said before, tokens are drafted (draft/ngram_drafter.h) and
