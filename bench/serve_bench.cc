@@ -1,4 +1,5 @@
-// Speed of the scheduler on one rank: answers at once, a prompt beside answers, a follow-up turn.
+// Speed of the scheduler on one rank: answers at once, a prompt beside answers, a follow-up turn,
+// drafted tokens: what they cost, and what they bring where a model repeats its prompt.
 //
 //   serve_bench [MODEL] [--benchmark_...]
 // MODEL is a GGUF file or a model's folder; without one, random weights of SmolLM2-135M's shape.
@@ -39,10 +40,18 @@ class Ignore final : public TokenSink {
   bool is_finished = false;
 };
 
+// Without drafts, so that a step is a token of each answer.
+SchedulerOptions without_drafts(bool prefix_cache) {
+  SchedulerOptions options;
+  options.prefix_cache = prefix_cache;
+  options.speculation = Speculation::kOff;
+  return options;
+}
+
 // An engine of this process with a batcher on it.
 class World {
  public:
-  World(const model::Model& model, bool prefix_cache)
+  World(const model::Model& model, const SchedulerOptions& scheduler)
       : fabric_(fabric::make_single_fabric("bench")), group_(*fabric_) {
     plan::PlanRequest request;
     request.context = kContext;
@@ -54,8 +63,6 @@ class World {
     auto engine = Engine::create(model, *plan, group_, options);
     CHECK_MSG(engine.is_ok(), engine.status().message().c_str());
     engine_ = std::move(engine).value();
-    SchedulerOptions scheduler;
-    scheduler.prefix_cache = prefix_cache;
     batcher_ = std::make_unique<Batcher>(*engine_, scheduler);
   }
 
@@ -91,6 +98,12 @@ class World {
     const Status status = batcher_->step();
     CHECK_MSG(status.is_ok(), status.message().c_str());
   }
+  Engine& engine() { return *engine_; }
+  SchedulerStats stats() const {
+    SchedulerStats stats;
+    batcher_->write_stats(&stats);
+    return stats;
+  }
   // Of the workers' time since the last call, what each phase of decoding took.
   RankTimes times() {
     auto times = engine_->take_times();
@@ -112,7 +125,7 @@ double seconds_now() {
 
 // Tokens per second over all streams, and where the workers' time goes.
 void decode(benchmark::State& state, const model::Model& model) {
-  World world(model, /*prefix_cache=*/true);
+  World world(model, without_drafts(/*prefix_cache=*/true));
   const auto count = static_cast<size_t>(state.range(0));
   const auto sinks = world.streams(count);
   (void)world.times();
@@ -132,7 +145,7 @@ void decode(benchmark::State& state, const model::Model& model) {
 
 // The longest time without a token of eight streams while a prompt of 1,500 tokens is computed.
 void prompt_beside_answers(benchmark::State& state, const model::Model& model) {
-  World world(model, /*prefix_cache=*/false);
+  World world(model, without_drafts(/*prefix_cache=*/false));
   const auto sinks = world.streams(8);
   for (int i = 0; i < 5; ++i) world.step();
   double longest = 0;
@@ -151,7 +164,7 @@ void prompt_beside_answers(benchmark::State& state, const model::Model& model) {
 
 // The time to the first token of a turn of 16 tokens after a conversation of 1,000.
 void follow_up(benchmark::State& state, const model::Model& model) {
-  World world(model, /*prefix_cache=*/state.range(0) != 0);
+  World world(model, without_drafts(/*prefix_cache=*/state.range(0) != 0));
   size_t kind = 0;
   for ([[maybe_unused]] auto _ : state) {
     std::vector<TokenId> conversation = world.prompt(++kind, 1000);
@@ -164,6 +177,53 @@ void follow_up(benchmark::State& state, const model::Model& model) {
     const auto second = world.add(conversation, 1);
     while (!second->is_finished) world.step();
   }
+}
+
+// A step of so many answers with so many drafted tokens each, after 256 tokens, all taken back.
+void drafted_rows(benchmark::State& state, const model::Model& model) {
+  World world(model, without_drafts(/*prefix_cache=*/false));
+  Engine& engine = world.engine();
+  std::vector<AdvanceItem> items(static_cast<size_t>(state.range(0)));
+  const std::vector<TokenId> tokens =
+      world.prompt(1, 256 + 1 + static_cast<size_t>(state.range(1)));
+  const auto must = [](const Status& status) {
+    CHECK_MSG(status.is_ok(), status.message().c_str());
+  };
+  for (AdvanceItem& item : items) {
+    const auto session = engine.open_session();
+    must(session.status());
+    item = {*session, std::span(tokens).first(256), Outputs::kNone};
+    must(engine.advance({&item, 1}));
+    item.tokens = std::span(tokens).subspan(256);
+    item.outputs = Outputs::kAll;
+  }
+  for ([[maybe_unused]] auto _ : state) {
+    must(engine.advance(items));
+    for (const AdvanceItem& item : items) must(engine.truncate(item.session, 256));
+  }
+}
+
+// One answer after a prompt that says the same 60 tokens again and again: the answer of a model
+// that has learnt to copy goes on with them.
+void repetition(benchmark::State& state, const model::Model& model) {
+  SchedulerOptions scheduler = without_drafts(/*prefix_cache=*/false);
+  if (state.range(0) != 0) scheduler.speculation = Speculation::kNgram;
+  World world(model, scheduler);
+  size_t kind = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    state.PauseTiming();
+    const std::vector<TokenId> said = world.prompt(++kind, 60);
+    std::vector<TokenId> prompt;
+    for (size_t i = 0; i < 210; ++i) prompt.push_back(said[i % said.size()]);
+    const auto sink = world.add(prompt, 120);
+    while (sink->tokens == 0) world.step();
+    state.ResumeTiming();
+    while (!sink->is_finished) world.step();
+  }
+  const SchedulerStats stats = world.stats();
+  state.SetItemsProcessed(state.iterations() * 119);
+  state.counters["drafted"] = static_cast<double>(stats.drafted_tokens);
+  state.counters["accepted"] = static_cast<double>(stats.accepted_tokens);
 }
 
 void register_all(const model::Model& model) {
@@ -182,6 +242,18 @@ void register_all(const model::Model& model) {
       ->Arg(0)
       ->Arg(1)
       ->Iterations(3)
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("drafted_rows", drafted_rows, std::ref(model))
+      ->ArgsProduct({{1, 4}, {0, 1, 2, 3, 5, 7}})
+      ->ArgsProduct({{1}, {8, 11, 15}})
+      ->Iterations(48)
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("repetition/drafts", repetition, std::ref(model))
+      ->Arg(0)
+      ->Arg(1)
+      ->Iterations(6)
       ->UseRealTime()
       ->Unit(benchmark::kMillisecond);
 }
