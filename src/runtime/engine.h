@@ -92,9 +92,8 @@ struct EngineStats {
   double load_seconds = 0;
 };
 
-// One session's tokens in a step.
-// kAll is for drafted tokens: each one's logits say whether the next one was right; truncate() takes
-// back those that were not.
+// One session's tokens in a step. kAll is for drafted tokens: each one's logits say whether the next
+// one was right; truncate() takes back those that were not.
 struct AdvanceItem {
   SessionId session = 0;
   std::span<const TokenId> tokens;
