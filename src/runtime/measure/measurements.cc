@@ -52,15 +52,15 @@ Result<RankTimes> decode_times(std::span<const std::byte> bytes) {
   RankTimes times;
   ASSIGN_OR_RETURN(const uint32_t magic, reader.read<uint32_t>());
   ASSIGN_OR_RETURN(times.workers, reader.read<uint32_t>());
+  if (magic != kTimesMagic || times.workers > kWorkersMax) return bad("no times");
+  const double most = times.workers * kSecondsMax;
   for (auto& stage : times.seconds) {
     for (double& seconds : stage) {
       ASSIGN_OR_RETURN(seconds, reader.read<double>());
-      if (!(seconds >= 0)) return bad("times below zero");
+      if (!(seconds >= 0 && seconds <= most)) return bad("times that no clock shows");
     }
   }
-  if (magic != kTimesMagic || reader.left() != 0 || times.workers > kWorkersMax) {
-    return bad("no times");
-  }
+  if (reader.left() != 0) return bad("no times");
   return times;
 }
 

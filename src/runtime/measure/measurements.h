@@ -50,6 +50,8 @@ struct RankTrace {
 // Limits.
 inline constexpr size_t kTraceSpansMax = size_t{1} << 16U;  // of one worker
 inline constexpr Nanoseconds kTimeMax{int64_t{1} << 61U};   // that a clock can show: 73 years
+inline constexpr double kSecondsMax =                       // of one worker in one phase
+    std::chrono::duration<double>(kTimeMax).count();
 inline constexpr size_t kTimesBytes = 8 + sizeof(RankTimes::seconds);
 inline constexpr size_t kTraceHeadBytes = 40;
 inline constexpr size_t kTraceSpanBytes = 24;

@@ -56,8 +56,11 @@ struct Recording {
 class StepClock {
  public:
   // What was done until now, to go back to it.
-  Phase enter(Phase next) {
-    const uint64_t now = read_ticks();
+  Phase enter(Phase next) { return enter_at(read_ticks(), next); }
+  // The same at a given tick. A counter may show less than before, as after a move to another
+  // processor or machine: no time has passed then, until it is ahead again.
+  Phase enter_at(uint64_t ticks, Phase next) {
+    const uint64_t now = ticks > since_ ? ticks : since_;
     totals_[static_cast<size_t>(stage_)][static_cast<size_t>(phase_)] += now - since_;
     if (is_recording_) keep(now);
     since_ = now;

@@ -42,6 +42,24 @@ TEST(StepClock, EveryTickCountsForExactlyOnePhase) {
   EXPECT_LE(sum_of(totals), read_ticks() - before);
 }
 
+TEST(StepClock, ACounterThatGoesBackCountsForNothingUntilItIsAheadAgain) {
+  StepClock clock;
+  const uint64_t start = read_ticks() + 1'000'000'000;
+  clock.enter_at(start, Phase::kMatmul);
+  clock.record(4);
+  clock.take_totals();
+  clock.enter_at(start - 500, Phase::kAttention);
+  clock.enter_at(start + 20, Phase::kMatmul);
+  clock.enter_at(0, Phase::kIdle);
+  const PhaseTicks totals = clock.take_totals();
+  EXPECT_EQ(totals[0][static_cast<size_t>(Phase::kMatmul)], 0U);
+  EXPECT_EQ(totals[0][static_cast<size_t>(Phase::kAttention)], 20U);
+  const Recording recording = clock.take_recording();
+  ASSERT_EQ(recording.stretches.size(), 1U);
+  EXPECT_EQ(recording.stretches[0].begin, start);
+  EXPECT_EQ(recording.stretches[0].end, start + 20);
+}
+
 TEST(StepClock, StagesAreCountedApartAndTakingClears) {
   StepClock clock;
   clock.set_stage(Stage::kDecode);
@@ -95,6 +113,22 @@ TEST(Ticks, TheScaleMapsBothItsPointsOntoTheirTimes) {
   EXPECT_EQ(scale.time_of(3000), Nanoseconds(6000));
   EXPECT_EQ(scale.time_of(1000), Nanoseconds(5000));
   EXPECT_EQ(scale.time_of(5000), Nanoseconds(7000));
+}
+
+TEST(Ticks, ACounterThatStoodStillOrWentBackHasNoRate) {
+  const TickPoint first{3000, Nanoseconds(5000)};
+  for (const uint64_t ticks : {uint64_t{3000}, uint64_t{1}}) {
+    const TickScale scale(first, {ticks, Nanoseconds(6000)});
+    EXPECT_EQ(scale.seconds(uint64_t{1} << 40), 0);
+    EXPECT_EQ(scale.time_of(3000), Nanoseconds(6000));
+  }
+}
+
+TEST(Ticks, TimesFarAwayAreBounded) {
+  const TickScale scale({1000, Nanoseconds(0)}, {1001, Nanoseconds(1'000'000'000'000)});
+  const Nanoseconds later(1'000'000'000'000);
+  EXPECT_EQ(scale.time_of(uint64_t{1} << 62), later + TickScale::kAwayMax);
+  EXPECT_EQ(scale.time_of(1001 - (uint64_t{1} << 62)), later - TickScale::kAwayMax);
 }
 
 TEST(Ticks, TheCounterGoesOnWithTheClock) {
