@@ -16,8 +16,10 @@ says is noise, at the speed of a real one. The same options and seed give the sa
 Types of the matrices: --type, with the exceptions that llama.cpp's quantizer makes, so that files and
 speeds compare (llama_tensor_get_type in its src/llama-quant.cpp): the output head, or the embedding
 where there is none, is Q6_K under every quantized type but Q8_0 and Q4_K_M's attn_v and ffn_down are
-Q6_K in the first and last eighth of the layers and in every third between; a K type whose rows are no
-whole number of 256 becomes Q5_0 (Q4_K), Q5_1 (Q5_K) or Q8_0 (Q6_K). --pure turns the head's off.
+Q6_K in the first and last eighth of the layers and in every third between; a type with blocks of 256
+whose rows are no whole number of them becomes Q5_0 (Q4_K), Q5_1 (Q5_K), Q8_0 (Q6_K) or IQ4_NL (Q2_K,
+Q3_K, IQ4_XS). --pure turns the head's off. That quantizer gives some matrices of a Q2_K or Q3_K file
+more bits; here all have the type's.
 Needs numpy of the system's own Python (./dev setup).
 """
 
@@ -76,9 +78,12 @@ PRESETS = {
 # --type: the matrices' type, and general.file_type as llama.cpp numbers it.
 FILE_TYPES = {"F32": ("F32", 0), "F16": ("F16", 1), "BF16": ("BF16", 32), "Q4_0": ("Q4_0", 2),
               "Q4_1": ("Q4_1", 3), "Q5_0": ("Q5_0", 8), "Q5_1": ("Q5_1", 9), "Q8_0": ("Q8_0", 7),
-              "Q4_K": ("Q4_K", 14), "Q5_K": ("Q5_K", 16), "Q6_K": ("Q6_K", 18), "Q4_K_M": ("Q4_K", 15)}
+              "Q2_K": ("Q2_K", 10), "Q3_K": ("Q3_K", 11), "Q4_K": ("Q4_K", 14), "Q5_K": ("Q5_K", 16),
+              "Q6_K": ("Q6_K", 18), "Q4_K_M": ("Q4_K", 15), "IQ4_NL": ("IQ4_NL", 25),
+              "IQ4_XS": ("IQ4_XS", 30), "MXFP4": ("MXFP4", 38)}
 PLAIN = ("F32", "F16", "BF16", "Q8_0")
-FALLBACKS = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
+FALLBACKS = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0", "Q2_K": "IQ4_NL", "Q3_K": "IQ4_NL",
+             "IQ4_XS": "IQ4_NL"}
 
 
 class TypeRule:

@@ -11,7 +11,8 @@ from pathlib import Path
 import harness
 
 TOOL = harness.SOURCE / "tools/make_model.py"
-TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "Q4_K_M")
+TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
+         "Q6_K", "Q4_K_M", "IQ4_NL", "IQ4_XS", "MXFP4")
 TEXT = "hello there, world"
 
 
@@ -67,6 +68,8 @@ class MakeModelTest(harness.Case):
         self.assertNotIn("Q6_K", self.types_of(pure))
         narrow = self.make("--preset", "tiny", "--type", "Q4_K_M")
         self.assertEqual(set(self.types_of(narrow)), {"F32", "Q5_0", "Q8_0"})
+        narrow = self.make("--preset", "tiny", "--type", "IQ4_XS")
+        self.assertEqual(set(self.types_of(narrow)), {"F32", "IQ4_NL", "Q8_0"})
 
     def test_one_seed_gives_one_file(self):
         def digest(seed):

@@ -28,7 +28,9 @@ DTYPES = {dtype.name: dtype for dtype in (
     DType("F32", 0, 1, 4), DType("F16", 1, 1, 2), DType("BF16", 30, 1, 2),
     DType("Q4_0", 2, 32, 18), DType("Q4_1", 3, 32, 20), DType("Q5_0", 6, 32, 22),
     DType("Q5_1", 7, 32, 24), DType("Q8_0", 8, 32, 34),
-    DType("Q4_K", 12, 256, 144), DType("Q5_K", 13, 256, 176), DType("Q6_K", 14, 256, 210))}
+    DType("Q2_K", 10, 256, 84), DType("Q3_K", 11, 256, 110), DType("Q4_K", 12, 256, 144),
+    DType("Q5_K", 13, 256, 176), DType("Q6_K", 14, 256, 210), DType("IQ4_NL", 20, 32, 18),
+    DType("IQ4_XS", 23, 256, 136), DType("MXFP4", 39, 32, 17))}
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,19 @@ SPREAD = (0.75, 1.25)
 SPREAD_RMS = ((SPREAD[1] ** 3 - SPREAD[0] ** 3) / (3 * (SPREAD[1] - SPREAD[0]))) ** 0.5
 # Sub-block scales of the K types are drawn from [low, high).
 K_SCALES = (32, 64)
-Q6_K_SCALES = (16, 32)
+Q2_K_SCALES = (8, 16)
+SIGNED_SCALES = (16, 32)
+# What the four-bit codes that are no straight line stand for.
+IQ4_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
+MXFP4_VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12])
 
 
 def uniform_rms(low: int, high: int, center: float) -> float:
     """Of an integer from low to high - 1, minus center."""
-    values = np.arange(low, high) - center
+    return rms(np.arange(low, high) - center)
+
+
+def rms(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(values * values)))
 
 
@@ -91,8 +98,7 @@ class Maker:
     def super_blocks(self, count: int, code_bytes: int, codes: int) -> bytes:
         """Every sub-block's minimum equals its scale, and dmin is the middle code: mean zero."""
         blocks, middle = count // 256, (codes - 1) / 2
-        rms = uniform_rms(*K_SCALES, 0) * uniform_rms(0, codes, middle)
-        scale = self.factors(blocks, rms)
+        scale = self.factors(blocks, uniform_rms(*K_SCALES, 0) * uniform_rms(0, codes, middle))
         s = self.random.integers(*K_SCALES, (blocks, 8), np.uint8)
         low, high = s[:, :4], s[:, 4:]
         first = low | (high >> 4) << 6
@@ -100,12 +106,53 @@ class Maker:
         return joined(halves(scale), halves(scale * np.float32(middle)), packed,
                       self.bytes(blocks, code_bytes))
 
+    def q2_k(self, count: int) -> bytes:
+        """As in super_blocks, by 16 elements."""
+        blocks, middle = count // 256, 1.5
+        scale = self.factors(blocks, uniform_rms(*Q2_K_SCALES, 0) * uniform_rms(0, 4, middle))
+        s = self.random.integers(*Q2_K_SCALES, (blocks, 16), np.uint8)
+        return joined(s | s << 4, self.bytes(blocks, 64), halves(scale),
+                      halves(scale * np.float32(middle)))
+
+    def signed_scales(self, blocks: int, parts: int) -> np.ndarray:
+        sign = self.random.integers(0, 2, (blocks, parts), np.int8) * 2 - 1
+        return (self.random.integers(*SIGNED_SCALES, (blocks, parts), np.int8) * sign).astype(np.int8)
+
+    def q3_k(self, count: int) -> bytes:
+        blocks = count // 256
+        scale = self.factors(blocks, uniform_rms(*SIGNED_SCALES, 0) * uniform_rms(0, 8, 4))
+        s = (self.signed_scales(blocks, 16) + 32).view(np.uint8)
+        low = (s[:, :8] & 15) | (s[:, 8:] & 15) << 4
+        # Byte i has the upper two bits of the scales i, i + 4, i + 8 and i + 12.
+        high = sum((s[:, 4 * k:4 * k + 4] >> 4) << 2 * k for k in range(4))
+        return joined(self.bytes(blocks, 96), low, high, halves(scale))
+
     def q6_k(self, count: int) -> bytes:
         blocks = count // 256
-        rms = uniform_rms(*Q6_K_SCALES, 0) * uniform_rms(0, 64, 32)
-        sign = self.random.integers(0, 2, (blocks, 16), np.int8) * 2 - 1
-        scales = (self.random.integers(*Q6_K_SCALES, (blocks, 16), np.int8) * sign).astype(np.int8)
-        return joined(self.bytes(blocks, 192), scales.view(np.uint8), halves(self.factors(blocks, rms)))
+        scale = self.factors(blocks, uniform_rms(*SIGNED_SCALES, 0) * uniform_rms(0, 64, 32))
+        scales = self.signed_scales(blocks, 16).view(np.uint8)
+        return joined(self.bytes(blocks, 192), scales, halves(scale))
+
+    def iq4_nl(self, count: int) -> bytes:
+        blocks = count // 32
+        return joined(halves(self.factors(blocks, rms(IQ4_VALUES))), self.bytes(blocks, 16))
+
+    def iq4_xs(self, count: int) -> bytes:
+        blocks = count // 256
+        scale = self.factors(blocks, uniform_rms(*SIGNED_SCALES, 0) * rms(IQ4_VALUES))
+        s = (self.signed_scales(blocks, 8) + 32).view(np.uint8)
+        high = ((s >> 4).astype("<u2") << 2 * np.arange(8, dtype=np.uint16)).sum(1, dtype=np.uint16)
+        low = (s[:, ::2] & 15) | (s[:, 1::2] & 15) << 4
+        return joined(halves(scale), high.astype("<u2").view(np.uint8).reshape(-1, 2), low,
+                      self.bytes(blocks, 128))
+
+    def mxfp4(self, count: int) -> bytes:
+        """Scales are the two powers of two around the wanted one, so often that they have its square."""
+        blocks, wanted = count // 32, self.deviation / rms(MXFP4_VALUES)
+        power = int(np.floor(np.log2(wanted)))
+        is_upper = self.random.random(blocks) < ((wanted / 2.0 ** power) ** 2 - 1) / 3
+        exponents = (128 + power + is_upper).astype(np.uint8)
+        return joined(exponents.reshape(-1, 1), self.bytes(blocks, 16))
 
 
 def halves(values: np.ndarray) -> np.ndarray:
