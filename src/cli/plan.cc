@@ -102,6 +102,7 @@ Result<int> show_plan(const PlanOptions& options, Console& console) {
     text += "Heads and FFN columns are the first layer's; layers differ, --json has all of them.\n";
   }
   if (!planned.note.empty()) text += planned.note + "\n";
+  if (const std::string note = domains_note(options.model); !note.empty()) text += note + "\n";
   if (options.explains) {
     for (const std::string& sentence : planned.plan.explanation) text += "- " + sentence + "\n";
   }

@@ -92,7 +92,9 @@ class BadInputTest(harness.Case):
         self.fail_with("runn", code=2, says="shoal --help")
         self.fail_with("run", code=2, says="MODEL")
         self.fail_with("run", "m", "--nodes", "0", code=2, says="--nodes")
-        self.fail_with("run", "m", "--nodes", "many", code=2, says="--nodes")
+        self.fail_with("run", "m", "--nodes", "many", code=2, says=["--nodes", "numa"])
+        self.fail_with("run", "m", "--nodes", "65", code=2, says=["--nodes", "64"])
+        self.fail_with("run", "m", "--nodes", "2x", code=2, says="--nodes")
         self.fail_with("run", "m", "--link", "string", code=2, says="shm")
         self.fail_with("run", "m", "--bogus", code=2, says="--bogus")
         self.fail_with("run", "m", "--kernels", "abacus", code=2, says="portable")
@@ -230,6 +232,22 @@ class InfoTest(harness.Case):
         self.assertEqual(by_path["path"], harness.demo_model())
         self.assertFalse(by_path["was_fetched"])
         self.assertNotIn("licence", by_path)
+
+    def test_a_plan_by_numa_domains_says_what_it_found(self):
+        folders = list(Path("/sys/devices/system/node").glob("node[0-9]*"))
+        usable = [folder for folder in folders
+                  if self.numbers(folder / "cpulist") & os.sched_getaffinity(0)]
+        text = self.succeed("plan", harness.demo_model(), "--nodes", "numa")
+        if len(usable) > 1:
+            self.assertIn(f"{len(usable)} nodes, on the NUMA domains", text)
+        else:
+            self.assertIn("over 1 node\n", text)
+            self.assertIn("one NUMA domain: one node" if usable else "no NUMA domains: one node", text)
+
+    @staticmethod
+    def numbers(path):
+        ranges = [part.split("-") for part in path.read_text().strip().split(",") if part]
+        return {number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)}
 
     def test_the_list_of_models_has_the_demo_model(self):
         harness.demo_model()

@@ -3,37 +3,15 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "base/os/control_groups.h"
+#include "base/testing/planted_root.h"
 
 namespace shoal {
 namespace {
 
-// A planted /proc and /sys.
-class PlantedRoot {
- public:
-  PlantedRoot() {
-    std::string pattern = ::testing::TempDir() + "cpus_test_XXXXXX";
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  ~PlantedRoot() { std::filesystem::remove_all(path_); }
-  PlantedRoot(const PlantedRoot&) = delete;
-  PlantedRoot& operator=(const PlantedRoot&) = delete;
-
-  void write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ + "/" + name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using testing::PlantedRoot;
 
 TEST(UsableCpus, AreTheLesserOfMaskAndQuotaAndAtLeastOne) {
   EXPECT_EQ(usable_cpus_of(96, 7.65), 7U);

@@ -70,16 +70,6 @@ uint64_t control_group_memory_left() {
   return left;
 }
 
-uint32_t physical_cores_of(const std::vector<int>& cpus) {
-  std::set<std::string> cores;
-  for (const int cpu : cpus) {
-    const std::string siblings = read_small_file(
-        fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-    cores.insert(siblings.empty() ? fmt::format("{}", cpu) : siblings);
-  }
-  return static_cast<uint32_t>(cores.size());
-}
-
 std::vector<CacheLevel> read_caches() {
   std::vector<CacheLevel> caches;
   for (int i = 0; i < 8; ++i) {
@@ -100,6 +90,16 @@ std::vector<CacheLevel> read_caches() {
 
 uint64_t available_memory() {
   return std::min(memory_field("MemAvailable"), control_group_memory_left());
+}
+
+uint32_t physical_cores_of(const std::vector<int>& cpus) {
+  std::set<std::string> cores;
+  for (const int cpu : cpus) {
+    const std::string siblings = read_small_file(
+        fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+    cores.insert(siblings.empty() ? fmt::format("{}", cpu) : siblings);
+  }
+  return static_cast<uint32_t>(cores.size());
 }
 
 uint32_t usable_cores() {

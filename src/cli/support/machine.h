@@ -37,6 +37,9 @@ Machine read_machine();
 // min(what the kernel calls available, what the control group leaves).
 uint64_t available_memory();
 
+// Of these processors, those that share none of a core's units.
+uint32_t physical_cores_of(const std::vector<int>& cpus);
+
 // min(usable_cpus(), physical cores of those), at least 1: more threads only wait for each other.
 uint32_t usable_cores();
 

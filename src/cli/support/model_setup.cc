@@ -6,8 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -30,6 +33,7 @@ constexpr uint32_t kLargeCacheContexts = 4;
 // one that is stopped never does.
 constexpr Nanoseconds kFailedGroupGrace = std::chrono::milliseconds(200);
 constexpr Nanoseconds kJoinDeadline = std::chrono::seconds(30);
+constexpr std::string_view kNodesByDomain = "numa";
 
 double seconds_since(Nanoseconds start) {
   return std::chrono::duration<double>(SteadyClock::instance().now() - start).count();
@@ -83,6 +87,40 @@ Status enlarge_cache(const model::Model& model, const ModelOptions& options, uin
   return Status::ok();
 }
 
+// A number of nodes; none for another text.
+std::optional<int> parse_nodes(const std::string& text) {
+  int nodes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, nodes);
+  if (error != std::errc() || parsed != end || nodes < 1 || nodes > kGroupSizeMax) return {};
+  return nodes;
+}
+
+// What is wrong with a value of --nodes.
+std::string check_nodes(const std::string& text) {
+  if (text == kNodesByDomain || parse_nodes(text)) return {};
+  return fmt::format("'{}' is neither a number from 1 to {} nor '{}'", text, kGroupSizeMax,
+                     kNodesByDomain);
+}
+
+// Takes a checked value of --nodes.
+void set_nodes(const std::string& text, ModelOptions* options) {
+  options->by_domain = text == kNodesByDomain;
+  options->domains.clear();
+  if (options->by_domain) options->domains = numa_domains();
+  const auto domains = static_cast<int>(std::min(options->domains.size(), size_t{kGroupSizeMax}));
+  options->nodes = parse_nodes(text).value_or(std::max(1, domains));
+}
+
+// Threads of each node: nodes of domains are as many as the smallest domain has cores.
+uint32_t default_threads(const ModelOptions& options) {
+  uint32_t threads = usable_cores() / static_cast<uint32_t>(options.nodes);
+  for (const NumaDomain& domain : options.domains) {
+    threads = std::min(threads, physical_cores_of(domain.cpus));
+  }
+  return std::max(1U, threads);
+}
+
 std::vector<std::string> runnable_kernels() {
   std::vector<std::string> names;
   for (const tensor::KernelPath path : tensor::runnable_kernel_paths()) {
@@ -100,11 +138,13 @@ void add_model_name(CLI::App& command, std::string* model) {
 
 void add_layout_options(CLI::App& command, ModelOptions* options) {
   command
-      .add_option("--nodes", options->nodes,
-                  "Nodes to lay the model over: this process and N-1 more on this machine")
-      ->check(CLI::Range(1, kGroupSizeMax))
-      ->type_name("N")
-      ->capture_default_str();
+      .add_option_function<std::string>(
+          "--nodes", [options](const std::string& text) { set_nodes(text, options); },
+          "Nodes to lay the model over: this process and N-1 more on this machine, or numa: one "
+          "per NUMA domain, with its threads and memory there")
+      ->check(check_nodes)
+      ->type_name("N|numa")
+      ->default_str("1");
   command
       .add_option("--split", options->split,
                   "Shares of the nodes, such as 3,1: the first gets three times as much")
@@ -139,6 +179,18 @@ void add_compute_options(CLI::App& command, ModelOptions* options) {
       ->check(CLI::IsMember(runnable_kernels()))
       ->type_name("NAME");
   command.add_flag("-q,--quiet", options->is_quiet, "No progress and no notes on standard error");
+}
+
+std::string domains_note(const ModelOptions& options) {
+  if (!options.by_domain) return {};
+  if (options.domains.empty()) return "this system tells no NUMA domains: one node";
+  if (options.nodes == 1) return "this machine has one NUMA domain: one node";
+  std::vector<std::string> parts;
+  for (int rank = 0; rank < options.nodes; ++rank) {
+    const NumaDomain& domain = options.domains[static_cast<size_t>(rank)];
+    parts.push_back(fmt::format("{} ({} processors)", domain.number, domain.cpus.size()));
+  }
+  return fmt::format("{} nodes, on the NUMA domains {}", options.nodes, fmt::join(parts, ", "));
 }
 
 Result<model::ResolvedModel> resolve_with_progress(const std::string& name, Console& console,
@@ -237,7 +289,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const ModelOptions& optio
   ASSIGN_OR_RETURN(loaded->path_, absolute_path(resolved.path));
   const Nanoseconds start = SteadyClock::instance().now();
   RETURN_IF_ERROR(loaded->read(console));
-  RETURN_IF_ERROR(loaded->start_nodes());
+  RETURN_IF_ERROR(loaded->start_nodes(console));
   RETURN_IF_ERROR(loaded->load_weights(console));
   loaded->load_seconds_ = seconds_since(start);
   return loaded;
@@ -255,8 +307,11 @@ Status LoadedModel::read(Console& console) {
   ASSIGN_OR_RETURN(planned_, plan_model(*model_, options_));
   const uint32_t cores = usable_cores();
   const auto nodes = static_cast<uint32_t>(options_.nodes);
-  threads_ = options_.threads != 0 ? options_.threads : std::max(1U, cores / nodes);
+  threads_ = options_.threads != 0 ? options_.threads : default_threads(options_);
   if (options_.is_quiet) return Status::ok();
+  if (const std::string note = domains_note(options_); !note.empty()) {
+    console.err.write_line("shoal: note: " + note);
+  }
   if (!planned_.note.empty()) console.err.write_line("shoal: note: " + planned_.note);
   if (options_.threads != 0 && options_.threads * nodes > cores) {
     console.err.write_line(
@@ -271,7 +326,7 @@ uint32_t LoadedModel::tokens() const {
   return static_cast<uint32_t>(text_.tokenizer->vocabulary_size());
 }
 
-Status LoadedModel::start_nodes() {
+Status LoadedModel::start_nodes(Console& console) {
   silence_group_log();
   if (options_.nodes == 1) {
     single_ = fabric::make_single_fabric("node-0");
@@ -281,6 +336,7 @@ Status LoadedModel::start_nodes() {
     ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options_.link));
     ASSIGN_OR_RETURN(const std::string executable, own_executable());
     launch.child_command = {executable, "node"};
+    if (options_.by_domain) launch.child_command.emplace_back("--numa");
     launch.exit_grace = kFailedGroupGrace;
     launch.fabric.program = this_program();
     launch.fabric.threads_per_rank = static_cast<int>(threads_);
@@ -289,6 +345,15 @@ Status LoadedModel::start_nodes() {
   }
   group_ = std::make_unique<collective::Group>(fabric());
   if (options_.nodes == 1) return Status::ok();
+  if (options_.by_domain) {
+    // After the launch, since processes inherit a binding.
+    ASSIGN_OR_RETURN(const NumaBinding binding, bind_to_domain(options_.domains.front()));
+    if (!binding.holds_memory && !options_.is_quiet) {
+      console.err.write_line(
+          "shoal: note: this system does not let memory be bound to NUMA domains; it comes from "
+          "the domain of the thread that first writes to it");
+    }
+  }
   const runtime::Setup setup{.model_path = path_,
                              .plan = planned_.request,
                              .threads = threads_,
@@ -306,7 +371,9 @@ Status LoadedModel::load_weights(Console& console) {
                                 .is_quiet = options_.is_quiet});
   runtime::EngineOptions engine_options;
   engine_options.threads = threads_;
-  engine_options.threads_on_machine = threads_ * static_cast<uint32_t>(options_.nodes);
+  // A node that keeps to a domain shares its processors with no other.
+  engine_options.threads_on_machine =
+      options_.by_domain ? threads_ : threads_ * static_cast<uint32_t>(options_.nodes);
   engine_options.exact = options_.exact;
   engine_options.kernels = tensor::kernel_path_from_name(options_.kernels);
   engine_options.tokens = tokens();

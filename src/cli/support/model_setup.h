@@ -7,7 +7,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/os/numa.h"
 #include "cli/support/json_output.h"
 #include "cli/support/output.h"
 #include "cli/support/text_setup.h"
@@ -32,6 +34,9 @@ inline constexpr uint32_t kContextMin = 16;
 struct ModelOptions {
   std::string model;
   int nodes = 1;
+  // With --nodes numa: the domain of each node, which keeps to it; empty where none are known.
+  std::vector<NumaDomain> domains;
+  bool by_domain = false;
   std::string link = "shm";
   std::string split;     // "3,1"; empty: even
   uint32_t threads = 0;  // per node; 0: the usable cores, shared evenly
@@ -53,6 +58,9 @@ void add_layout_options(CLI::App& command,
                         ModelOptions* options);  // --nodes --split --ctx --kv --exact
 void add_compute_options(CLI::App& command,
                          ModelOptions* options);  // --link --threads --kernels --quiet
+
+// What --nodes numa has found, for people; empty without it.
+std::string domains_note(const ModelOptions& options);
 
 // A path, or a known model, fetched with its source and licence shown and a progress bar.
 Result<model::ResolvedModel> resolve_with_progress(const std::string& name, Console& console,
@@ -99,7 +107,7 @@ class LoadedModel {
   fabric::Fabric& fabric() { return local_group_ ? local_group_->fabric() : *single_; }
   uint32_t tokens() const;
   Status read(Console& console);
-  Status start_nodes();
+  Status start_nodes(Console& console);
   Status load_weights(Console& console);
 
   // In the order of dependency: what is destroyed first stands last.
