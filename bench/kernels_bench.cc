@@ -180,8 +180,10 @@ void add_benchmarks() {
       add(fmt::format("attention/decode/{}/{}", name, context),
           [=](benchmark::State& state) { attend(state, kv_type, context, 1); });
     }
-    add(fmt::format("attention/prefill/{}/512", name),
-        [=](benchmark::State& state) { attend(state, kv_type, 512, 512); });
+    for (const int64_t context : {512, 4096}) {
+      add(fmt::format("attention/prefill/{}/{}", name, context),
+          [=](benchmark::State& state) { attend(state, kv_type, context, 512); });
+    }
   }
 }
 

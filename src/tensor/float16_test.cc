@@ -6,6 +6,9 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <vector>
+
+#include "tensor/cpu/kernels.h"
 
 namespace shoal::tensor {
 namespace {
@@ -61,6 +64,34 @@ TEST(Float16, Bfloat16RoundsToTheNearestTiesToEven) {
   EXPECT_EQ(bf16_to_float(0xc040), -3.0F);
   EXPECT_TRUE(std::isnan(bf16_to_float(float_to_bf16(std::nanf("")))));
   EXPECT_TRUE(std::isnan(bf16_to_float(float_to_bf16(std::bit_cast<float>(0x7f800001U)))));
+}
+
+TEST(Float16, EveryKernelPathStoresTheSameHalves) {
+  std::mt19937 random(5);
+  std::vector<float> values;
+  for (const float special : {0.0F, -0.0F, 1.0F, 65504.0F, -65504.0F, 65519.0F, 65520.0F, 1e6F,
+                              -3e38F, std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity(), 6e-8F, 2.9e-8F, -1e-5F}) {
+    values.push_back(special);
+  }
+  values.push_back(std::bit_cast<float>(0x7fc12345U));
+  values.push_back(std::bit_cast<float>(0xff812345U));
+  while (values.size() < 1000) {
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  }
+  for (const KernelPath path : runnable_kernel_paths()) {
+    // Counts that are no multiple of a vector leave what follows them alone.
+    for (const size_t count : {size_t{1}, size_t{15}, size_t{16}, size_t{24}, values.size()}) {
+      std::vector<uint16_t> halves(count + 1, 0xabcd);
+      kernels_for(path).store_halves(values.data(), static_cast<int64_t>(count),
+                                     reinterpret_cast<std::byte*>(halves.data()));
+      for (size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(halves[i], float_to_f16_saturated(values[i]))
+            << kernel_path_name(path) << " " << values[i];
+      }
+      EXPECT_EQ(halves[count], 0xabcd);
+    }
+  }
 }
 
 }  // namespace

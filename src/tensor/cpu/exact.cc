@@ -108,6 +108,7 @@ constinit const Kernels kExactKernels = {
     .dot = dot_exact,
     .scale_by_weight = scale_by_weight_exact,
     .swiglu = swiglu_exact,
+    .store_halves = store_halves_lanes<VecPortable>,
     .attention_tile = attention_tile_exact,
     .sum_exp = sum_exp_exact,
     .float_rounds = float_rounds_lanes<VecPortable>,

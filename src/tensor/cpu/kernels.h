@@ -53,9 +53,9 @@ struct MatmulPanel {
   return layout.value_stride() + KvLayout::kLanes;
 }
 
-// Up to 8 queries of one KV head against its pages.
+// Up to 64 queries of one KV head against its pages.
 struct AttentionTile {
-  static constexpr int64_t kQueriesMax = kTileTokens;
+  static constexpr int64_t kQueriesMax = 64;
 
   const KvLayout* layout = nullptr;
   std::span<std::byte* const> pages;
@@ -98,6 +98,8 @@ struct Kernels {
                           int64_t count) = nullptr;
   // out = silu(gate) * up.
   void (*swiglu)(const float* gate, const float* up, float* out, int64_t count) = nullptr;
+  // x as halves, two bytes each, with the bits of float_to_f16_saturated.
+  void (*store_halves)(const float* x, int64_t count, std::byte* halves) = nullptr;
   void (*attention_tile)(const AttentionTile& tile) = nullptr;
   // Empty where attention_tile knows no chunks.
   void (*merge_attention)(const AttentionMerge& merge) = nullptr;

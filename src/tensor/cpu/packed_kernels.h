@@ -23,6 +23,7 @@ constexpr Kernels packed_kernels(KernelPath path) {
       .dot = dot_lanes<V>,
       .scale_by_weight = scale_by_weight_lanes<V>,
       .swiglu = swiglu_lanes<V>,
+      .store_halves = store_halves_lanes<V>,
       .attention_tile = attention_tile_lanes<V>,
       .merge_attention = merge_attention_lanes<V>,
       .sum_exp = sum_exp_lanes<V>,

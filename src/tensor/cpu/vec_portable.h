@@ -25,10 +25,12 @@ struct VecPortable {
   using U = std::array<uint8_t, 64>;
 
   // As many sums at once as hide the latency of additions without running out of registers: per
-  // token of a float product, tokens at once, and vectors of positions for so many queries.
+  // token of a float product, tokens at once, queries at once, and vectors of positions or of
+  // values for so many queries.
   static constexpr int kFloatChains = 2;
   static constexpr int kFloatTokens = 8;
-  static constexpr int attention_vectors(int queries) { return queries >= 4 ? 2 : 4; }
+  static constexpr int kAttentionQueries = 8;
+  static constexpr int attention_vectors(int queries) { return queries >= 8 ? 2 : 4; }
 
   template <typename Fn>
   static F each(Fn fn) {
@@ -84,6 +86,12 @@ struct VecPortable {
   }
   static void store(float* p, const F& a) { std::memcpy(p, a.data(), sizeof(a)); }
   static void store_part(float* p, const F& a, int64_t count) { std::copy_n(a.begin(), count, p); }
+  // As halves, with the bits of float_to_f16_saturated.
+  static void store_f16(void* p, const F& a) {
+    std::array<uint16_t, 16> bits;
+    for (size_t i = 0; i < 16; ++i) bits[i] = float_to_f16_saturated(a[i]);
+    std::memcpy(p, bits.data(), sizeof(bits));
+  }
 
   static F add(const F& a, const F& b) {
     return each([&](size_t i) { return a[i] + b[i]; });

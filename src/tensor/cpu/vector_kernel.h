@@ -5,19 +5,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 
 namespace shoal::tensor {
 
-// exp to about 1 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, Taylor's series of exp(r) to r^7 (the
-// rest is below 6e-9), times 2^n. Below -87.3 it gives 0, above 88.8 infinity, NaN for NaN.
+// exp(x), where x is at most 104 or NaN, to about 1 ulp: x = n ln 2 + r with |r| <= ln 2 / 2,
+// Taylor's series of exp(r) to r^7 (the rest is below 6e-9), times 2^n. Below -87.3 it gives 0,
+// above 88.8 infinity, NaN for NaN.
 template <typename V>
-inline typename V::F exp_lanes(typename V::F x) {
+inline typename V::F exp_lanes_to_104(typename V::F x) {
   using F = typename V::F;
-  // -104 and 104 are beyond float's range on both sides. The order of max's arguments lets NaN
-  // through.
-  const F limited = V::sub(V::set(0.0F), V::max(V::set(-104.0F), V::sub(V::set(0.0F), x)));
-  const F safe = V::max(V::set(-104.0F), limited);
+  // -104 is beyond float's range. The order of max's arguments lets NaN through.
+  const F safe = V::max(V::set(-104.0F), x);
   const F n = V::round(V::mul(safe, V::set(1.44269504F)));
   F r = V::fma(n, V::set(-0.693145752F), safe);  // ln 2 in two parts; n times the first is exact
   r = V::fma(n, V::set(-1.42860677e-06F), r);
@@ -27,6 +27,13 @@ inline typename V::F exp_lanes(typename V::F x) {
     p = V::fma(p, r, V::set(coefficient));
   }
   return V::select_below(x, -87.3F, V::set(0.0F), V::scale_by_power(p, n));
+}
+
+// The same for any x.
+template <typename V>
+inline typename V::F exp_lanes(typename V::F x) {
+  const auto zero = V::set(0.0F);
+  return exp_lanes_to_104<V>(V::sub(zero, V::max(V::set(-104.0F), V::sub(zero, x))));
 }
 
 template <typename V>
@@ -53,6 +60,17 @@ void scale_by_weight_lanes(const float* x, const float* weight, float factor, fl
     const auto scaled = V::mul(V::load_part(x + i, left), factors);
     V::store_part(y + i, V::mul(scaled, V::load_part(weight + i, left)), left < 16 ? left : 16);
   }
+}
+
+// Halves of x; finite values beyond their range become the largest.
+template <typename V>
+void store_halves_lanes(const float* x, int64_t count, std::byte* halves) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) V::store_f16(halves + 2 * i, V::load(x + i));
+  if (i == count) return;
+  std::byte last[32];
+  V::store_f16(last, V::load_part(x + i, count - i));
+  std::memcpy(halves + 2 * i, last, static_cast<size_t>(2 * (count - i)));
 }
 
 template <typename V>

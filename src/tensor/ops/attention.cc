@@ -14,7 +14,7 @@ void check_layout(const KvLayout& layout) {
   CHECK(layout.page_tokens > 0 && layout.page_tokens % KvLayout::kLanes == 0);
 }
 
-// Attention of one sequence is cut into units: one KV head and up to 8 of its queries, which are
+// Attention of one sequence is cut into units: one KV head and a tile of its queries, which are
 // numbered token after token, and within a token by head.
 class SequenceUnits {
  public:
@@ -57,14 +57,15 @@ class SequenceUnits {
 
 // Queries per unit: as many as a tile takes, fewer when there would be too few units to share.
 int64_t queries_per_unit(int64_t queries_in_all, int64_t workers) {
-  if (workers == 1) return kTileTokens;
-  int64_t width = kTileTokens;
+  if (workers == 1) return AttentionTile::kQueriesMax;
+  int64_t width = AttentionTile::kQueriesMax;
   while (width > 1 && queries_in_all / width < 4 * workers) width /= 2;
   return width;
 }
 
 // Steps with more queries have enough units without splitting.
 constexpr int64_t kSplitQueriesMax = 64;
+constexpr int64_t kSplitTileQueries = 8;
 
 // The attention of one step.
 class StepAttention {
@@ -90,9 +91,9 @@ class StepAttention {
       });
       return;
     }
-    for_each_tile(kTileTokens, [&](int64_t query) { attend_parts(query); });
+    for_each_tile(kSplitTileQueries, [&](int64_t query) { attend_parts(query); });
     me_.barrier();
-    for_each_tile(kTileTokens, [&](int64_t query) {
+    for_each_tile(kSplitTileQueries, [&](int64_t query) {
       if (is_mine()) merge_parts(query);
     });
   }
@@ -120,7 +121,7 @@ class StepAttention {
       for (int64_t kv_head = 0; kv_head < layout_.kv_heads; ++kv_head) {
         const int64_t all = units.query_heads(kv_head).size() * sequence.tokens;
         for (int64_t first = 0; first < all;) {
-          tile_.queries = std::min(width, next_tile_tokens(all - first));
+          tile_.queries = std::min(width, all - first);
           units.fill(kv_head, first, rows_, tile_);
           fn(query + first);
           first += tile_.queries;

@@ -1,11 +1,11 @@
 // Grouped-query attention over the paged KV cache.
 //
 // A token attends to every position up to its own, or with a window W to the last W of them, itself
-// included. Softmax runs page by page with a running maximum (online softmax), in float32, and is
-// put together from parts of about 512 positions. When a step has few queries, as in decoding, and
-// a long context, workers share a query's parts; else each takes whole queries. Result bits do not
-// depend on the number of workers or on the other tokens of the batch. Thread rule: SPMD; ends
-// without a barrier. What prepare_heads wrote is read after one.
+// included. Softmax, in float32, is put together from parts of about 512 positions, each with a
+// maximum of its own. When a step has few queries, as in decoding, and a long context, workers
+// share a query's parts; else each takes whole queries. Result bits do not depend on the number of
+// workers or on the other tokens of the batch. Thread rule: SPMD; ends without a barrier. What
+// prepare_heads wrote is read after one.
 #pragma once
 
 #include <cstdint>

@@ -196,6 +196,22 @@ TEST_P(Attention, TokenByTokenEqualsAtOnceInEveryBit) {
   }
 }
 
+// Over a chunk's end, with a window whose beginning lies inside tiles, and heads of odd sizes.
+TEST_P(Attention, PiecesOfALongPromptEqualItAtOnceInEveryBit) {
+  AttentionParams windowed = params(6, 3, 24);
+  windowed.window = 530;
+  Session at_once(layout(2, 24, 64), windowed, 600);
+  at_once.step(*pool(), 0, 600);
+  Session in_pieces(layout(2, 24, 64), windowed, 600);
+  in_pieces.allow_splitting();
+  auto workers = pool(2);
+  for (int64_t begin = 0; begin < 500; begin += 125) in_pieces.step(*workers, begin, begin + 125);
+  for (int64_t begin = 500; begin < 600; begin += 10) in_pieces.step(*pool(), begin, begin + 10);
+  EXPECT_EQ(in_pieces.out, at_once.out);
+  for (int64_t token = 500; token < 600; ++token) in_pieces.step(*workers, token, token + 1);
+  EXPECT_EQ(in_pieces.out, at_once.out);
+}
+
 // Case C99: query head h reads KV head h / group_size, also where a rank has only some heads.
 TEST_P(Attention, ARankWithSomeHeadsComputesThoseOfTheWhole) {
   Session whole(layout(4, 16), params(12, 3, 16), 20);
@@ -327,6 +343,33 @@ TEST_P(Attention, NanReachesTheTokensThatSeeItAndNoEarlierOnes) {
   for (int64_t token = 0; token < 24; ++token) session.step(*workers, token, token + 1);
   for (size_t token = 0; token < 24; ++token) {
     EXPECT_EQ(std::isfinite(session.out[token * 16]), token < 10) << token;
+  }
+}
+
+// A prefill's tile holds queries of several tokens, with and without the position in question.
+TEST_P(Attention, ValuesThatAreNotFiniteReachOnlyTheTokensThatSeeThem) {
+  for (const float value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const int64_t group_size : {1, 3, 8}) {
+      for (const int64_t window : {0, 4, 20}) {
+        AttentionParams windowed = params(group_size, group_size, 16);
+        windowed.window = window;
+        Session session(layout(1, 16), windowed, 60);
+        Session without = Session(layout(1, 16), windowed, 60);
+        session.v[30 * 16 + 5] = value;
+        session.step(*pool(), 0, 60);
+        without.step(*pool(), 0, 60);
+        for (int64_t token = 0; token < 60; ++token) {
+          const bool sees = token >= 30 && (window == 0 || token < 30 + window);
+          const auto row = static_cast<size_t>(token * session.q_cols());
+          const auto cols = static_cast<size_t>(session.q_cols());
+          for (size_t i = row; i < row + cols; ++i) {
+            if (i % 16 == 5) EXPECT_EQ(std::isfinite(session.out[i]), !sees) << token;
+            if (!sees) EXPECT_EQ(session.out[i], without.out[i]) << token;
+          }
+        }
+      }
+    }
   }
 }
 

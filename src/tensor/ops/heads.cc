@@ -76,7 +76,7 @@ void prepare_heads(Worker& me, const KvLayout& layout, const HeadPreparation& ho
       }
       const int64_t kv_head = head - query_heads;
       const int64_t position = sequence.position + token;
-      write_kv(layout,
+      write_kv(me.kernels(), layout,
                {worker.finish(how.k, rows.k, row, kv_head),
                 worker.finish(how.v, rows.v, row, kv_head), kv_head, position % layout.page_tokens},
                sequence.pages[static_cast<size_t>(position / layout.page_tokens)]);

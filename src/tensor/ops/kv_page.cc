@@ -1,22 +1,39 @@
 #include "tensor/ops/kv_page.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "tensor/cpu/kernels.h"
 #include "tensor/float16.h"
 
 namespace shoal::tensor {
 namespace {
 
-void store_element(const KvLayout& layout, std::byte* page, int64_t element, float value) {
-  if (layout.type == DType::kF32) {
-    std::memcpy(page + element * 4, &value, sizeof(value));
-    return;
+void write_floats(const KvLayout& layout, const KvHead& from, std::byte* page) {
+  for (int64_t d = 0; d < layout.head_dim; ++d) {
+    std::memcpy(page + layout.key_offset(from.head, d, from.slot) * 4, from.k + d, 4);
   }
-  const uint16_t half = float_to_f16_saturated(value);
-  std::memcpy(page + element * 2, &half, sizeof(half));
+  std::memcpy(page + layout.value_offset(from.head, from.slot, 0) * 4, from.v,
+              static_cast<size_t>(layout.head_dim) * 4);
+}
+
+void write_halves(const Kernels& kernels, const KvLayout& layout, const KvHead& from,
+                  std::byte* page) {
+  constexpr int64_t kPiece = 64;
+  std::array<std::byte, 2 * kPiece> halves;
+  for (int64_t begin = 0; begin < layout.head_dim; begin += kPiece) {
+    const int64_t count = std::min(kPiece, layout.head_dim - begin);
+    kernels.store_halves(from.k + begin, count, halves.data());
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(page + layout.key_offset(from.head, begin + i, from.slot) * 2,
+                  halves.data() + 2 * i, 2);
+    }
+  }
+  kernels.store_halves(from.v, layout.head_dim,
+                       page + layout.value_offset(from.head, from.slot, 0) * 2);
 }
 
 // A head of 8-bit codes with their scale.
@@ -62,12 +79,10 @@ void write_codes(const KvLayout& layout, const KvHead& from, std::byte* page) {
 
 }  // namespace
 
-void write_kv(const KvLayout& layout, const KvHead& from, std::byte* page) {
-  if (layout.has_scales()) return write_codes(layout, from, page);
-  for (int64_t d = 0; d < layout.head_dim; ++d) {
-    store_element(layout, page, layout.key_offset(from.head, d, from.slot), from.k[d]);
-    store_element(layout, page, layout.value_offset(from.head, from.slot, d), from.v[d]);
-  }
+void write_kv(const Kernels& kernels, const KvLayout& layout, const KvHead& from, std::byte* page) {
+  if (layout.type == DType::kI8) return write_codes(layout, from, page);
+  if (layout.type == DType::kF32) return write_floats(layout, from, page);
+  write_halves(kernels, layout, from, page);
 }
 
 }  // namespace shoal::tensor

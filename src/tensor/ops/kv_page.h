@@ -17,6 +17,8 @@
 
 namespace shoal::tensor {
 
+struct Kernels;
+
 struct KvLayout {
   static constexpr int64_t kLanes = 16;
   static constexpr int64_t kPageTokensDefault = 64;
@@ -65,7 +67,7 @@ struct KvHead {
 
 // f16 pages clamp finite values to +-65504. In 8 bits a head's scale is its largest magnitude /
 // 127, and NaN when it holds a value that is not finite.
-void write_kv(const KvLayout& layout, const KvHead& from, std::byte* page);
+void write_kv(const Kernels& kernels, const KvLayout& layout, const KvHead& from, std::byte* page);
 
 // The tokens of one session in a step's batch: rows [row, row + tokens) of q, k, v are the
 // positions [position, position + tokens); pages[i] holds positions from i * page_tokens.

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "tensor/cpu/packed_layout.h"
 
@@ -34,6 +35,7 @@ struct VecNeon {
   // What fits 32 registers.
   static constexpr int kFloatChains = 1;
   static constexpr int kFloatTokens = 4;
+  static constexpr int kAttentionQueries = 4;
   static constexpr int attention_vectors(int queries) { return queries >= 4 ? 1 : 4 / queries; }
 
   static F set(float value) {
@@ -81,6 +83,16 @@ struct VecNeon {
     float lanes[16];
     store(lanes, a);
     for (int64_t i = 0; i < count && i < 16; ++i) p[i] = lanes[i];
+  }
+  static void store_f16(void* p, F a) {
+    for (int i = 0; i < 4; ++i) {
+      const float32x4_t above = vmaxq_f32(a.v[i], vdupq_n_f32(-65504.0F));
+      const float32x4_t bounded = vminq_f32(above, vdupq_n_f32(65504.0F));
+      const uint32x4_t finite =
+          vcaltq_f32(a.v[i], vdupq_n_f32(std::numeric_limits<float>::infinity()));
+      const float16x4_t halves = vcvt_f16_f32(vbslq_f32(finite, bounded, a.v[i]));
+      vst1_u16(static_cast<uint16_t*>(p) + 4 * i, vreinterpret_u16_f16(halves));
+    }
   }
 
   static F add(F a, F b) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "tensor/cpu/packed_layout.h"
 
@@ -30,6 +31,7 @@ struct VecAvx2 {
   // What fits 16 registers.
   static constexpr int kFloatChains = 1;
   static constexpr int kFloatTokens = 4;
+  static constexpr int kAttentionQueries = 4;
   static constexpr int attention_vectors(int queries) { return queries >= 4 ? 1 : 4 / queries; }
 
   static F set(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
@@ -73,6 +75,11 @@ struct VecAvx2 {
     _mm256_maskstore_ps(p, mask.lo, a.lo);
     _mm256_maskstore_ps(p + 8, mask.hi, a.hi);
   }
+  static void store_f16(void* p, F a) {
+    auto* halves = static_cast<__m128i*>(p);
+    _mm_storeu_si128(halves, _mm256_cvtps_ph(bounded_for_f16(a.lo), kToNearest));
+    _mm_storeu_si128(halves + 1, _mm256_cvtps_ph(bounded_for_f16(a.hi), kToNearest));
+  }
 
   static F add(F a, F b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
   static F sub(F a, F b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
@@ -87,8 +94,7 @@ struct VecAvx2 {
     return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
   }
   static F round(F a) {
-    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    return {_mm256_round_ps(a.lo, kNearest), _mm256_round_ps(a.hi, kNearest)};
+    return {_mm256_round_ps(a.lo, kToNearest), _mm256_round_ps(a.hi, kToNearest)};
   }
   static F scale_by_power(F a, F n) { return {scale_lanes(a.lo, n.lo), scale_lanes(a.hi, n.hi)}; }
   static F select_below(F x, float limit, F value, F otherwise) {
@@ -197,6 +203,17 @@ struct VecAvx2 {
   }
 
  private:
+  static constexpr int kToNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+  // Finite values within the range of halves; what is not finite stays.
+  static __m256 bounded_for_f16(__m256 a) {
+    const __m256 limit = _mm256_set1_ps(65504.0F);
+    const __m256 sign = _mm256_set1_ps(-0.0F);
+    const __m256 bounded = _mm256_min_ps(_mm256_max_ps(a, _mm256_xor_ps(limit, sign)), limit);
+    const __m256 infinity = _mm256_set1_ps(std::numeric_limits<float>::infinity());
+    const __m256 finite = _mm256_cmp_ps(_mm256_andnot_ps(sign, a), infinity, _CMP_LT_OQ);
+    return _mm256_blendv_ps(a, bounded, finite);
+  }
   static __m128i load_16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static I first_lanes(int64_t count) {
     const __m256i counts =

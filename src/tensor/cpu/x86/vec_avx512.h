@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "tensor/cpu/packed_layout.h"
 
@@ -21,10 +22,12 @@ struct VecAvx512 {
   using U = __m512i;
 
   // As many sums at once as hide the latency of additions without running out of registers: per
-  // token of a float product, tokens at once, and vectors of positions for so many queries.
+  // token of a float product, tokens at once, queries at once, and vectors of positions or of
+  // values for so many queries.
   static constexpr int kFloatChains = 2;
   static constexpr int kFloatTokens = 8;
-  static constexpr int attention_vectors(int queries) { return queries >= 4 ? 2 : 4; }
+  static constexpr int kAttentionQueries = 8;
+  static constexpr int attention_vectors(int queries) { return queries >= 8 ? 2 : 4; }
 
   static F set(float value) { return _mm512_set1_ps(value); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }
@@ -65,6 +68,12 @@ struct VecAvx512 {
   static void store_part(float* p, F a, int64_t count) {
     _mm512_mask_storeu_ps(p, first_lanes(count), a);
   }
+  static void store_f16(void* p, F a) {
+    const F bounded = _mm512_min_ps(_mm512_max_ps(a, set(-65504.0F)), set(65504.0F));
+    const __mmask16 finite = _mm512_cmp_ps_mask(abs(a), set(kInfinity), _CMP_LT_OQ);
+    const __m256i halves = _mm512_cvtps_ph(_mm512_mask_blend_ps(finite, a, bounded), kToNearest);
+    _mm256_storeu_si256(static_cast<__m256i*>(p), halves);
+  }
 
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
@@ -73,9 +82,7 @@ struct VecAvx512 {
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F max(F a, F b) { return _mm512_max_ps(a, b); }
   static F abs(F a) { return _mm512_abs_ps(a); }
-  static F round(F a) {
-    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  }
+  static F round(F a) { return _mm512_roundscale_ps(a, kToNearest); }
   static F scale_by_power(F a, F n) { return _mm512_scalef_ps(a, n); }
   static F select_below(F x, float limit, F value, F otherwise) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, set(limit), _CMP_LT_OQ), otherwise, value);
@@ -157,6 +164,9 @@ struct VecAvx512 {
   }
 
  private:
+  static constexpr int kToNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
   static I four_inputs(const int8_t* p) {
     int32_t word = 0;
     std::memcpy(&word, p, sizeof(word));
