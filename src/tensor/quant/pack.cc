@@ -1,6 +1,7 @@
 #include "tensor/quant/pack.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -11,56 +12,60 @@ namespace shoal::tensor {
 namespace {
 
 constexpr size_t kRows = kGroupRows;
+constexpr size_t kWords = kQuantBlock / 4;
 using GroupCodes = std::array<Codes, kRows>;
+// A row's codes, four to a word; shifts within a word are masked to their bytes.
+using CodeWords = std::array<uint32_t, kWords>;
 
 uint8_t* as_u8(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 
+CodeWords words_of(const Codes& codes) { return std::bit_cast<CodeWords>(codes); }
+
+void store_word(uint32_t word, uint8_t* out) { std::memcpy(out, &word, sizeof(word)); }
+
 // Bits `bit` to `bit` + 3 of every code.
 void pack_nibbles(const GroupCodes& codes, int bit, uint8_t* out) {
-  for (size_t k = 0; k < 4; ++k) {
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t i = 0; i < 4; ++i) {
-        const int low = (codes[r][4 * k + i] >> bit) & 15;
-        const int high = (codes[r][16 + 4 * k + i] >> bit) & 15;
-        *out++ = static_cast<uint8_t>(low | (high << 4));
-      }
+  constexpr uint32_t kMask = 0x0f0f0f0f;
+  for (size_t r = 0; r < kRows; ++r) {
+    const CodeWords words = words_of(codes[r]);
+    for (size_t k = 0; k < 4; ++k) {
+      const uint32_t low = (words[k] >> bit) & kMask;
+      const uint32_t high = (words[4 + k] >> bit) & kMask;
+      store_word(low | (high << 4), out + 4 * (kRows * k + r));
     }
   }
 }
 
 // Bit `bit` of every code.
 void pack_bit(const GroupCodes& codes, int bit, uint8_t* out) {
-  for (size_t j = 0; j < 8; ++j) {
-    uint64_t word = 0;
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t i = 0; i < 4; ++i) {
-        word |= static_cast<uint64_t>((codes[r][4 * j + i] >> bit) & 1) << (4 * r + i);
-      }
+  std::array<uint64_t, kWords> packed{};
+  for (size_t r = 0; r < kRows; ++r) {
+    const CodeWords words = words_of(codes[r]);
+    for (size_t j = 0; j < kWords; ++j) {
+      const uint32_t bits = (words[j] >> bit) & 0x01010101;
+      const uint32_t four = (bits | (bits >> 7) | (bits >> 14) | (bits >> 21)) & 15;
+      packed[j] |= uint64_t{four} << (4 * r);
     }
-    std::memcpy(out + 8 * j, &word, sizeof(word));
   }
+  std::memcpy(out, packed.data(), sizeof(packed));
 }
 
 // Bits `bit` and `bit` + 1 of every code.
 void pack_pairs(const GroupCodes& codes, int bit, uint8_t* out) {
-  for (size_t h = 0; h < 2; ++h) {
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t i = 0; i < 4; ++i) {
-        int byte = 0;
-        for (size_t q = 0; q < 4; ++q) {
-          byte |= ((codes[r][4 * (4 * h + q) + i] >> bit) & 3) << (2 * q);
-        }
-        *out++ = static_cast<uint8_t>(byte);
-      }
+  for (size_t r = 0; r < kRows; ++r) {
+    const CodeWords words = words_of(codes[r]);
+    for (size_t h = 0; h < 2; ++h) {
+      uint32_t word = 0;
+      for (size_t q = 0; q < 4; ++q) word |= ((words[4 * h + q] >> bit) & 0x03030303) << (2 * q);
+      store_word(word, out + 4 * (kRows * h + r));
     }
   }
 }
 
 void pack_bytes(const GroupCodes& codes, uint8_t* out) {
-  for (size_t j = 0; j < 8; ++j) {
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t i = 0; i < 4; ++i) *out++ = codes[r][4 * j + i];
-    }
+  for (size_t r = 0; r < kRows; ++r) {
+    const CodeWords words = words_of(codes[r]);
+    for (size_t j = 0; j < kWords; ++j) store_word(words[j], out + 4 * (kRows * j + r));
   }
 }
 
