@@ -127,7 +127,8 @@ Json json_of(const Evaluation& evaluation, LoadedModel& loaded, const EvalOption
   return json;
 }
 
-std::string text_of(const Evaluation& evaluation, const EvalOptions& options) {
+std::string text_of(const Evaluation& evaluation, const LoadedModel& loaded,
+                    const EvalOptions& options) {
   const Scores& scores = evaluation.scores();
   KeyValueList list;
   list.add("perplexity", fmt::format("{:.4f}", scores.perplexity()));
@@ -139,6 +140,7 @@ std::string text_of(const Evaluation& evaluation, const EvalOptions& options) {
                          divergence->median, divergence->p99));
     list.add("same best token", fmt::format("{:.2f} %", divergence->same_best * 100));
   }
+  list.add("kernels", loaded.kernels_text());
   list.add("time", fmt::format("{}, {:.1f} tok/s", format_seconds(evaluation.seconds()),
                                tokens_per_second({.tokens = evaluation.windows() * options.window,
                                                   .seconds = evaluation.seconds()})));
@@ -165,7 +167,7 @@ Result<int> evaluate(EvalOptions options, Console& console) {
   Evaluation evaluation(options, *loaded, console);
   RETURN_IF_ERROR(evaluation.run(tokens, reference.get()));
   console.out.write(options.is_json ? to_text(json_of(evaluation, *loaded, options))
-                                    : text_of(evaluation, options));
+                                    : text_of(evaluation, *loaded, options));
   RETURN_IF_ERROR(loaded->close());
   return 0;
 }

@@ -22,14 +22,6 @@ struct InfoOptions {
   bool is_json = false;
 };
 
-std::vector<std::string_view> kernel_paths() {
-  std::vector<std::string_view> names;
-  for (const tensor::KernelPath path : tensor::runnable_kernel_paths()) {
-    names.push_back(tensor::kernel_path_name(path));
-  }
-  return names;
-}
-
 Json machine_json(const Machine& machine) {
   Json caches = Json::object();
   for (const CacheLevel& cache : machine.caches) caches[cache.name] = cache.bytes;
@@ -48,7 +40,8 @@ Json machine_json(const Machine& machine) {
           {"default_threads", usable_cores()},
           {"instructions", machine.instructions},
           {"kernels", tensor::kernel_path_name(tensor::best_kernel_path())},
-          {"kernels_available", kernel_paths()},
+          {"kernels_available", kernels_here()},
+          {"kernels_not_here", kernels_not_here()},
           {"caches", std::move(caches)},
           {"memory_bytes", machine.memory_bytes},
           {"memory_available", machine.memory_available}};
@@ -69,8 +62,9 @@ std::string machine_text(const Machine& machine) {
   list.add("threads used", fmt::format("{} by default", usable_cores()));
   list.add("instructions", fmt::format("{}", fmt::join(machine.instructions, " ")));
   list.add("kernels",
-           fmt::format("{} (of {})", tensor::kernel_path_name(tensor::best_kernel_path()),
-                       fmt::join(kernel_paths(), ", ")));
+           fmt::format("{} (of {}; not on this processor: {})",
+                       tensor::kernel_path_name(tensor::best_kernel_path()),
+                       fmt::join(kernels_here(), ", "), fmt::join(kernels_not_here(), ", ")));
   std::string caches;
   for (const CacheLevel& cache : machine.caches) {
     caches +=

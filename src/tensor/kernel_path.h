@@ -22,7 +22,8 @@ enum class KernelPath : uint8_t {
   kNeonI8mm,       // the same with its matrix instructions for bytes
 };
 
-std::string_view kernel_path_name(KernelPath path);  // "exact", "avx512", ...
+std::string_view kernel_path_name(KernelPath path);   // "exact", "avx512", ...
+std::string_view kernel_path_needs(KernelPath path);  // "AVX-512 with VNNI", ...
 std::optional<KernelPath> kernel_path_from_name(std::string_view name);
 
 // This processor and operating system can run it, and it was built for this architecture.

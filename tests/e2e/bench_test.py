@@ -41,7 +41,8 @@ class BenchTest(harness.Case):
         self.assertGreater(shallow, result["weight_bytes"])
         self.assertGreater(result["start_to_first_token_seconds"], result["load_seconds"])
         text = self.succeed(*options)
-        for words in ("prefill", "decode", "median", "collectives over shm", "float32 peak",
+        self.assertEqual(result["kernels"], self.succeed_json("info")["kernels"])
+        for words in ("prefill", "decode", "median", "not on this processor: ", "collectives over shm", "float32 peak",
                       "first token", "matmul", "decode at 96"):
             self.assertIn(words, text)
 
@@ -85,7 +86,8 @@ class BenchTest(harness.Case):
             self.assertGreater(min(entry["operations_per_second"]), 1e7)
         self.assertEqual(result["processor"], self.succeed_json("info")["cpu"])
         text = self.succeed("bench", "machine", "--threads", "1", "--types", "Q8_0", "-q")
-        for words in ("processor", "kernels", "memory read", "matrices of Q8_0"):
+        for words in ("processor", "kernels", "not on this processor: ", "memory read",
+                      "matrices of Q8_0"):
             self.assertIn(words, text)
         self.fail_with("bench", "machine", "--types", "Q9_9", says="Q9_9")
 

@@ -97,7 +97,9 @@ class BadInputTest(harness.Case):
         self.fail_with("run", "m", "--nodes", "2x", code=2, says="--nodes")
         self.fail_with("run", "m", "--link", "string", code=2, says="shm")
         self.fail_with("run", "m", "--bogus", code=2, says="--bogus")
-        self.fail_with("run", "m", "--kernels", "abacus", code=2, says="portable")
+        self.fail_with("run", "m", "--kernels", "abacus", code=2, says=["abacus", "portable"])
+        for name in self.succeed_json("info")["kernels_not_here"]:
+            self.fail_with("run", "m", "--kernels", name, code=2, says=[f"{name} needs", "portable"])
         self.fail_with("run", "m", "--kv", "q3", code=2, says="q8")
         self.fail_with("eval", "m", code=2, says="--text")
 
@@ -200,6 +202,11 @@ class InfoTest(harness.Case):
         self.assertGreaterEqual(info["default_threads"], 1)
         self.assertGreater(info["memory_available"], 0)
         self.assertIn(info["kernels"], info["kernels_available"])
+        # No processor runs both Arm's and x86-64's kernels.
+        self.assertTrue(info["kernels_not_here"])
+        self.assertFalse(set(info["kernels_not_here"]) & set(info["kernels_available"]))
+        self.assertIn(f"not on this processor: {', '.join(info['kernels_not_here'])}",
+                      self.succeed("info"))
         self.assertIn(info["cpu"], self.succeed("info"))
 
     def test_of_a_model_it_tells_the_shape(self):

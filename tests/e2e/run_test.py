@@ -84,6 +84,19 @@ class LayoutTest(harness.Case):
                     bits.append((answer["ids"], path.read_bytes()))
                 self.assertEqual(bits[0], bits[1])
 
+    def test_a_node_for_each_numa_domain_answers_and_says_what_was_found(self):
+        run = harness.shoal("run", harness.demo_model(), *CAPITAL, "-n", "8", "--nodes", "numa",
+                            "--json")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("NUMA domain", run.stderr)
+        answer = json.loads(run.stdout)
+        self.assertIn("Paris", answer["text"])
+        nodes = len(answer["nodes"])
+        domains = [node["numa_domain"] for node in answer["nodes"] if "numa_domain" in node]
+        self.assertEqual(len(set(domains)), nodes if nodes > 1 else 0)
+        same = self.succeed_json("run", harness.demo_model(), *CAPITAL, "-n", "8", "--nodes", nodes)
+        self.assertEqual(answer["ids"], same["ids"])
+
     def test_weights_are_shared_out(self):
         one = self.succeed_json("run", harness.demo_model(), *CAPITAL, "-n", "1")
         two = self.succeed_json("run", harness.demo_model(), *CAPITAL, "-n", "1", "--nodes", "2",

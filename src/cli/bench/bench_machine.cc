@@ -97,6 +97,7 @@ Json json_of(const MachineFigures& figures) {
   return {{"processor", machine.cpu},
           {"instructions", machine.instructions},
           {"kernels", tensor::kernel_path_name(tensor::best_kernel_path())},
+          {"kernels_not_here", kernels_not_here()},
           {"usable_cores", usable_cores()},
           {"limits", std::move(limits)},
           {"matmul", std::move(peaks)}};
@@ -108,7 +109,9 @@ std::string text_of(const MachineFigures& figures) {
   KeyValueList facts;
   facts.add("processor", machine.cpu);
   facts.add("instructions", fmt::format("{}", fmt::join(machine.instructions, " ")));
-  facts.add("kernels", std::string(tensor::kernel_path_name(tensor::best_kernel_path())));
+  facts.add("kernels", fmt::format("{} (not on this processor: {})",
+                                   tensor::kernel_path_name(tensor::best_kernel_path()),
+                                   fmt::join(kernels_not_here(), ", ")));
   std::vector<Table::Column> columns = {{"threads"}};
   std::vector<std::string> read = {"memory read, GB/s"};
   std::vector<std::string> peak = {"float32 peak, Gflop/s"};

@@ -191,6 +191,7 @@ std::string text_of(LoadedModel& loaded, const BenchOptions& options, const Repo
   std::string text =
       fmt::format("{}: {} {}, threads of each: {}, runs: {}\n", loaded.model().config.display_name,
                   nodes, nodes == 1 ? "node" : "nodes", loaded.threads(), options.repeats);
+  text += fmt::format("kernels: {}\n", loaded.kernels_text());
   text += speeds_text(options, report) + limits_text(loaded, options, report);
   text += phases_text(report);
   if (nodes > 1) {

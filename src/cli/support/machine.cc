@@ -15,6 +15,7 @@
 
 #include "base/os/control_groups.h"
 #include "base/os/cpus.h"
+#include "tensor/kernel_path.h"
 #include "tensor/machine/features.h"
 
 namespace shoal::cli {
@@ -105,6 +106,22 @@ uint32_t physical_cores_of(const std::vector<int>& cpus) {
 uint32_t usable_cores() {
   const uint32_t cores = physical_cores_of(affinity_cpus());
   return cores == 0 ? usable_cpus() : std::min(usable_cpus(), cores);
+}
+
+std::vector<std::string_view> kernels_here() {
+  std::vector<std::string_view> names;
+  for (const tensor::KernelPath path : tensor::runnable_kernel_paths()) {
+    names.push_back(tensor::kernel_path_name(path));
+  }
+  return names;
+}
+
+std::vector<std::string_view> kernels_not_here() {
+  std::vector<std::string_view> names;
+  for (const tensor::KernelPath path : tensor::all_kernel_paths()) {
+    if (!tensor::kernel_path_runs_here(path)) names.push_back(tensor::kernel_path_name(path));
+  }
+  return names;
 }
 
 Machine read_machine() {

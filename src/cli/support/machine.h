@@ -37,6 +37,10 @@ Machine read_machine();
 // min(what the kernel calls available, what the control group leaves).
 uint64_t available_memory();
 
+// Names of kernel paths: those that run here, the fastest last, and the others.
+std::vector<std::string_view> kernels_here();
+std::vector<std::string_view> kernels_not_here();
+
 // Of these processors, those that share none of a core's units.
 uint32_t physical_cores_of(const std::vector<int>& cpus);
 

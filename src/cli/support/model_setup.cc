@@ -121,12 +121,14 @@ uint32_t default_threads(const ModelOptions& options) {
   return std::max(1U, threads);
 }
 
-std::vector<std::string> runnable_kernels() {
-  std::vector<std::string> names;
-  for (const tensor::KernelPath path : tensor::runnable_kernel_paths()) {
-    names.emplace_back(tensor::kernel_path_name(path));
-  }
-  return names;
+// What is wrong with a value of --kernels.
+std::string check_kernels(const std::string& name) {
+  const auto path = tensor::kernel_path_from_name(name);
+  if (path && tensor::kernel_path_runs_here(*path)) return {};
+  const std::string what = path ? fmt::format("{} needs {}, which this processor does not have",
+                                              name, tensor::kernel_path_needs(*path))
+                                : fmt::format("there are no kernels '{}'", name);
+  return fmt::format("{}; give one of {}", what, fmt::join(kernels_here(), ", "));
 }
 
 }  // namespace
@@ -176,7 +178,7 @@ void add_compute_options(CLI::App& command, ModelOptions* options) {
   command
       .add_option("--kernels", options->kernels,
                   "Compute with these kernels of those that `shoal info` names; default: the best")
-      ->check(CLI::IsMember(runnable_kernels()))
+      ->check(check_kernels)
       ->type_name("NAME");
   command.add_flag("-q,--quiet", options->is_quiet, "No progress and no notes on standard error");
 }
@@ -388,6 +390,17 @@ Status LoadedModel::load_weights(Console& console) {
   return Status::ok();
 }
 
+std::string LoadedModel::kernels_name() const {
+  if (options_.exact) return std::string(tensor::kernel_path_name(tensor::KernelPath::kExact));
+  if (!options_.kernels.empty()) return options_.kernels;
+  return std::string(tensor::kernel_path_name(tensor::best_kernel_path()));
+}
+
+std::string LoadedModel::kernels_text() const {
+  return fmt::format("{} (not on this processor: {})", kernels_name(),
+                     fmt::join(kernels_not_here(), ", "));
+}
+
 Json LoadedModel::describe_layout() {
   const runtime::EngineStats stats = engine_->stats();
   Json nodes = Json::array();
@@ -397,9 +410,13 @@ Json LoadedModel::describe_layout() {
                      {"name", node.name},
                      {"weight_bytes", node.weight_bytes},
                      {"kv_bytes", node.kv_bytes}});
+    if (stats.nodes.size() > 1 && options_.by_domain) {
+      nodes.back()["numa_domain"] = options_.domains[rank].number;
+    }
   }
   return {{"nodes", std::move(nodes)},     {"link", link_name()},
           {"context", engine_->context()}, {"exact", options_.exact},
+          {"kernels", kernels_name()},     {"kernels_not_here", kernels_not_here()},
           {"threads_per_node", threads_},  {"load_seconds", load_seconds_}};
 }
 

@@ -95,7 +95,11 @@ class LoadedModel {
 
   // "shm", "tcp" or "none" for one node.
   std::string_view link_name() { return fabric().link_name(); }
-  // {"nodes": [...], "link", "context", "exact", "threads_per_node", "load_seconds"}
+  // The kernel path, and for people also those that this processor cannot run.
+  std::string kernels_name() const;
+  std::string kernels_text() const;
+  // {"nodes": [...], "link", "context", "exact", "kernels", "kernels_not_here",
+  //  "threads_per_node", "load_seconds"}
   Json describe_layout();
   // Ok, or why the group of nodes has failed; from any thread, at any time while it is loaded.
   Status group_status() { return fabric().health().failure(); }

@@ -12,30 +12,32 @@ namespace {
 struct PathEntry {
   KernelPath path;
   std::string_view name;
+  std::string_view needs;
   const Kernels& table;
   bool (*processor_has_it)(const CpuFeatures& features);
 };
 
 // From the slowest to the fastest, in the order of the enumeration.
 constexpr std::array kPaths = {
-    PathEntry{KernelPath::kExact, "exact", kExactKernels, [](const CpuFeatures&) { return true; }},
-    PathEntry{KernelPath::kPortableTiles, "portable_tiles", kPortableTilesKernels,
+    PathEntry{KernelPath::kExact, "exact", "nothing", kExactKernels,
               [](const CpuFeatures&) { return true; }},
-    PathEntry{KernelPath::kPortable, "portable", kPortableKernels,
+    PathEntry{KernelPath::kPortableTiles, "portable_tiles", "nothing", kPortableTilesKernels,
               [](const CpuFeatures&) { return true; }},
-    PathEntry{KernelPath::kAvx2, "avx2", kAvx2Kernels,
+    PathEntry{KernelPath::kPortable, "portable", "nothing", kPortableKernels,
+              [](const CpuFeatures&) { return true; }},
+    PathEntry{KernelPath::kAvx2, "avx2", "AVX2, FMA and F16C", kAvx2Kernels,
               [](const CpuFeatures& features) { return features.avx2; }},
-    PathEntry{KernelPath::kAvxVnni, "avx_vnni", kAvxVnniKernels,
+    PathEntry{KernelPath::kAvxVnni, "avx_vnni", "AVX-VNNI", kAvxVnniKernels,
               [](const CpuFeatures& features) { return features.avx_vnni; }},
-    PathEntry{KernelPath::kAvx512, "avx512", kAvx512Kernels,
+    PathEntry{KernelPath::kAvx512, "avx512", "AVX-512 with VNNI", kAvx512Kernels,
               [](const CpuFeatures& features) { return features.avx512_vnni; }},
-    PathEntry{KernelPath::kAmx, "amx", kAmxKernels,
+    PathEntry{KernelPath::kAmx, "amx", "AVX-512 with VNNI, and AMX-INT8", kAmxKernels,
               [](const CpuFeatures& features) {
                 return features.avx512_vnni && features.amx_int8 && allow_amx_tiles();
               }},
-    PathEntry{KernelPath::kNeonDot, "neon_dot", kNeonDotKernels,
+    PathEntry{KernelPath::kNeonDot, "neon_dot", "64-bit Arm's dot products", kNeonDotKernels,
               [](const CpuFeatures& features) { return features.neon_dot; }},
-    PathEntry{KernelPath::kNeonI8mm, "neon_i8mm", kNeonI8mmKernels,
+    PathEntry{KernelPath::kNeonI8mm, "neon_i8mm", "64-bit Arm's I8MM", kNeonI8mmKernels,
               [](const CpuFeatures& features) { return features.neon_dot && features.neon_i8mm; }},
 };
 
@@ -48,6 +50,8 @@ const PathEntry& entry_of(KernelPath path) {
 }  // namespace
 
 std::string_view kernel_path_name(KernelPath path) { return entry_of(path).name; }
+
+std::string_view kernel_path_needs(KernelPath path) { return entry_of(path).needs; }
 
 std::optional<KernelPath> kernel_path_from_name(std::string_view name) {
   for (const PathEntry& entry : kPaths) {
