@@ -43,7 +43,7 @@ Status follow(fabric::Fabric& fabric, bool by_domain) {
   runtime::EngineOptions options;
   options.threads = setup.threads;
   // A local group; a node that keeps to a domain shares its processors with no other.
-  options.threads_on_machine = node.by_domain ? setup.threads : setup.threads * setup.plan.ranks;
+  options.threads_on_machine = by_domain ? setup.threads : setup.threads * setup.plan.ranks;
   options.exact = setup.exact;
   options.kernels = tensor::kernel_path_from_name(setup.kernels);
   options.tokens = setup.tokens;

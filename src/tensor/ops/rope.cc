@@ -146,26 +146,20 @@ void compute_rope_angles(Worker& me, std::span<const int32_t> positions, const R
   }
 }
 
-// One loop for each pairing: with constant steps they become vector code.
 void RopeAngles::rotate(int64_t token, float* head) const {
   const int64_t pairs = table->pairs();
   const float* cosines = values.data() + token * 2 * pairs;
   const float* sines = cosines + pairs;
-  if (table->config().pairing == RopePairing::kInterleaved) {
-    for (int64_t i = 0; i < pairs; ++i) {
-      const float x = head[2 * i];
-      const float y = head[2 * i + 1];
-      head[2 * i] = x * cosines[i] - y * sines[i];
-      head[2 * i + 1] = x * sines[i] + y * cosines[i];
-    }
-    return;
-  }
-  float* second = head + pairs;
+  const bool is_interleaved = table->config().pairing == RopePairing::kInterleaved;
+  const int64_t step = is_interleaved ? 2 : 1;
+  const int64_t distance = is_interleaved ? 1 : pairs;
   for (int64_t i = 0; i < pairs; ++i) {
-    const float x = head[i];
-    const float y = second[i];
-    head[i] = x * cosines[i] - y * sines[i];
-    second[i] = x * sines[i] + y * cosines[i];
+    float& first = head[i * step];
+    float& second = head[i * step + distance];
+    const float x = first;
+    const float y = second;
+    first = x * cosines[i] - y * sines[i];
+    second = x * sines[i] + y * cosines[i];
   }
 }
 
