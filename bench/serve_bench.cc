@@ -213,8 +213,8 @@ void repetition(benchmark::State& state, const model::Model& model) {
   for ([[maybe_unused]] auto _ : state) {
     state.PauseTiming();
     const std::vector<TokenId> said = world.prompt(++kind, 60);
-    std::vector<TokenId> prompt;
-    for (size_t i = 0; i < 210; ++i) prompt.push_back(said[i % said.size()]);
+    std::vector<TokenId> prompt(210);
+    for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = said[i % said.size()];
     const auto sink = world.add(prompt, 120);
     while (sink->tokens == 0) world.step();
     state.ResumeTiming();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 namespace shoal::runtime {
@@ -12,8 +13,8 @@ constexpr size_t kMost = 16;
 // Of an answer that has copied so many tokens of its prompt, or has said so often something else
 // than was drafted.
 NgramDrafter drafter_of(bool copies, size_t times) {
-  std::vector<TokenId> tokens;
-  for (TokenId i = 0; i < 200; ++i) tokens.push_back(i);
+  std::vector<TokenId> tokens(200);
+  std::iota(tokens.begin(), tokens.end(), 0);
   tokens.push_back(0);
   tokens.push_back(1);
   NgramDrafter drafter(tokens, 2000);

@@ -325,6 +325,7 @@ TEST_F(BatcherTest, DraftsTakeOnlyRoomThatIsLeft) {
   World world = make(cluster_of(1, 4096, 16), scheduler);
   ASSERT_EQ(world.engine().step_outputs_max(), 16U);
   std::vector<std::shared_ptr<Recorder>> sinks;
+  sinks.reserve(16);
   for (size_t i = 0; i < 16; ++i) sinks.push_back(world.add(greedy(tokens_of(i, 20), 1000)));
   while (std::any_of(sinks.begin(), sinks.end(), [](auto& s) { return s->tokens().empty(); })) {
     world.step();
@@ -447,6 +448,7 @@ TEST_F(BatcherTest, ARequestThatWaitsForRoomIsOvertakenOnlyInTheRoomThatItLeaves
   const auto waiting = world.add(long_prompt);
   const auto endless = world.add(greedy(tokens_of(3, 10), 0));
   std::vector<std::shared_ptr<Recorder>> small;
+  small.reserve(6);
   for (size_t i = 0; i < 6; ++i) small.push_back(world.add(greedy(tokens_of(10 + i, 10), 20)));
   for (int i = 0; i < 150; ++i) {
     world.step();
