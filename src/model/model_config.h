@@ -27,6 +27,9 @@ inline constexpr int64_t kContextMax = 1 << 24;  // of models and of plans
 enum class AttentionKind { kGroupedQuery };
 enum class FeedForwardKind { kGatedDense };
 
+// What the embedding of a text is made of: its tokens' last hidden states.
+enum class Pooling : uint8_t { kMean, kLast };
+
 struct LayerSpec {
   AttentionKind attention = AttentionKind::kGroupedQuery;
   uint32_t heads = 0;
@@ -53,6 +56,12 @@ struct ModelConfig {
   // for Hugging Face checkpoints and for Qwen in both formats.
   tensor::RopeConfig rope;
   std::vector<LayerSpec> layers;
+  // Of embeddings. kLast where the model says nothing: of tokens that see only what came before
+  // them, the last alone has seen the whole text.
+  Pooling pooling = Pooling::kLast;
+  // What the model's embeddings need and nothing here computes, such as "the pooling 'cls'"; empty
+  // where they can be made. The model answers all the same.
+  std::string unserved_embedding;
 };
 
 // kRequest with the first rule that a config breaks.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include "model/arch/family.h"
 
@@ -13,6 +14,13 @@ std::span<const Family* const> families() {
 
 const Family* find_family(FileFormat format, std::string_view architecture) {
   if (architecture.empty()) return nullptr;
+  // A decoder saved alone: "Qwen3Model" of "Qwen3ForCausalLM".
+  constexpr std::string_view kAlone = "Model";
+  std::string whole;
+  if (format == FileFormat::kSafetensors && architecture.ends_with(kAlone)) {
+    whole = architecture.substr(0, architecture.size() - kAlone.size());
+    architecture = whole += "ForCausalLM";
+  }
   const auto all = families();
   const auto found = std::ranges::find_if(all, [&](const Family* family) {
     return architecture ==

@@ -6,7 +6,9 @@
 
 #include "base/foreign/quote.h"
 #include "model/arch/family.h"
+#include "model/arch/pooling.h"
 #include "model/arch/rope_settings.h"
+#include "model/arch/tensor_names.h"
 #include "model/model.h"
 
 namespace shoal::model {
@@ -169,7 +171,7 @@ Status read_sizes(const ConfigReader& reader, const Keys& keys, ModelConfig& con
 
 // The rows of the embedding decide; the key, where there is one, must agree.
 Status read_vocabulary_size(const ConfigReader& reader, const Keys& keys, ModelConfig& config) {
-  const std::string name = reader.is_gguf() ? "token_embd.weight" : "model.embed_tokens.weight";
+  const std::string name(tensor_names(reader.file()).token_embedding);
   ASSIGN_OR_RETURN(const auto said, reader.integer(keys.vocab));
   const TensorInfo* embedding = reader.file().find(name);
   int64_t rows = said.value_or(0);
@@ -223,6 +225,7 @@ Result<ModelConfig> read_config(const ModelFile& file) {
   RETURN_IF_ERROR(read_vocabulary_size(reader, keys, config));
   RETURN_IF_ERROR(read_names(reader, config));
   RETURN_IF_ERROR(read_rope(reader, config));
+  RETURN_IF_ERROR(read_pooling(reader, config));
   RETURN_IF_ERROR(family->configure(reader, config));
   if (const Status status = validate(config); !status.is_ok()) {
     return status.with_context(file.name());

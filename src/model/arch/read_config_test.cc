@@ -265,6 +265,23 @@ TEST(ReadConfig, a_llama_in_safetensors_is_described) {
   EXPECT_FALSE(source->folder.empty());
 }
 
+TEST(ReadConfig, a_decoder_that_was_saved_alone_is_found_by_its_names) {
+  const TempFolder folder;
+  TinyModel model;
+  model.hf_prefix = "";
+  std::string config = model.config_json();
+  const std::string whole = "LlamaForCausalLM";
+  config.replace(config.find(whole), whole.size(), "LlamaModel");
+  model.write_safetensors(folder, config);
+  const auto loaded = load_model(folder.path());
+  ASSERT_TRUE(loaded.is_ok()) << loaded.status().message();
+  EXPECT_EQ((*loaded)->config.family, "llama");
+  EXPECT_EQ((*loaded)->tensors.layers[1].wk->name, "layers.1.self_attn.k_proj.weight");
+  model.omitted_tensors = {"model.layers.1.mlp.up_proj.weight"};
+  model.write_safetensors(folder, config);
+  expect_refused(load_model(folder.path()), {"'layers.1.mlp.up_proj.weight'", "is missing"});
+}
+
 TEST(ReadConfig, settings_of_a_checkpoint_that_would_be_ignored_are_refused) {
   expect_refused(load_hf_with(R"("attention_bias": true)"), {"config.json", "'attention_bias'"});
   expect_refused(load_hf_with(R"("mlp_bias": true)"), {"'mlp_bias'"});

@@ -1,5 +1,7 @@
 // TensorNames: what the tensors of each role are called in one format.
 //
+// A checkpoint of a decoder alone, as embedding models are saved, has the names of Hugging Face's
+// checkpoints without "model." before them.
 // The families of this folder share their names; a family with others gets its own table here.
 // Thread rule: constant data.
 #pragma once
@@ -20,6 +22,6 @@ struct TensorNames {
   std::string_view ignored;
 };
 
-const TensorNames& tensor_names(FileFormat format);
+const TensorNames& tensor_names(const ModelFile& file);
 
 }  // namespace shoal::model

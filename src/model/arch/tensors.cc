@@ -54,6 +54,16 @@ constexpr TensorNames kHfNames = {
     .ignored = "self_attn.rotary_emb.inv_freq",
 };
 
+constexpr TensorNames without_prefix(TensorNames names) {
+  constexpr std::string_view kPrefix = "model.";
+  for (std::string_view* name : {&names.token_embedding, &names.output_norm, &names.layer_prefix}) {
+    name->remove_prefix(kPrefix.size());
+  }
+  return names;
+}
+
+constexpr TensorNames kHfDecoderNames = without_prefix(kHfNames);
+
 // Matrices may be quantized; vectors (norms, biases) are plain floats.
 bool is_float(tensor::DType dtype) {
   return dtype == tensor::DType::kF32 || dtype == tensor::DType::kF16 ||
@@ -63,7 +73,7 @@ bool is_float(tensor::DType dtype) {
 class Resolver {
  public:
   Resolver(const ModelFile& file, const ModelConfig& config)
-      : file_(file), config_(config), names_(tensor_names(file.format())) {}
+      : file_(file), config_(config), names_(tensor_names(file)) {}
 
   Result<ModelTensors> resolve() {
     const Shape table{config_.vocab, config_.hidden};
@@ -172,8 +182,11 @@ class Resolver {
 
 }  // namespace
 
-const TensorNames& tensor_names(FileFormat format) {
-  return format == FileFormat::kGguf ? kGgufNames : kHfNames;
+const TensorNames& tensor_names(const ModelFile& file) {
+  if (file.format() == FileFormat::kGguf) return kGgufNames;
+  const bool is_decoder = file.find(kHfNames.token_embedding) == nullptr &&
+                          file.find(kHfDecoderNames.token_embedding) != nullptr;
+  return is_decoder ? kHfDecoderNames : kHfNames;
 }
 
 Result<ModelTensors> resolve_tensors(const ModelFile& file, const ModelConfig& config) {

@@ -87,9 +87,11 @@ void TinyModel::write_safetensors(const TempFolder& folder, std::string_view con
   for (const NamedShape& tensor : tensors_of(*this)) {
     if (std::ranges::find(omitted_tensors, tensor.hf_name) != omitted_tensors.end()) continue;
     const size_t end = offset + tensor.shape.elements() * 2;
+    std::string name = tensor.hf_name;
+    constexpr std::string_view kPrefix = "model.";
+    if (name.starts_with(kPrefix)) name.replace(0, kPrefix.size(), hf_prefix);
     header += fmt::format(R"({}"{}": {{"dtype": "BF16", "shape": {}, "data_offsets": [{}, {}]}})",
-                          header.empty() ? "{" : ", ", tensor.hf_name, tensor.shape.to_string(),
-                          offset, end);
+                          header.empty() ? "{" : ", ", name, tensor.shape.to_string(), offset, end);
     offset = end;
   }
   folder.write("model.safetensors", raw_safetensors(header + "}", offset));

@@ -23,6 +23,7 @@ struct TinyModel {
   uint32_t ffn = 40;
   uint32_t vocab = 11;
   bool is_tied = true;
+  std::string hf_prefix = "model.";  // of the decoder's tensors in safetensors
 
   // GGUF: these keys (without the architecture) are left out; add_keys puts others in their place.
   std::vector<std::string> omitted_keys = {};
