@@ -69,6 +69,7 @@ class Engine::Impl {
   Result<TokenId> sample(size_t output, Sampler& sampler);
   const LogitSummary& summary(size_t output) const { return instance_->summaries()[output]; }
   Result<std::span<const float>> fetch_logits(size_t output);
+  std::span<const float> hidden_states(size_t item);
   Result<std::vector<RankTimes>> take_times();
   Status start_trace();
   Result<std::vector<RankTrace>> take_trace();
@@ -78,6 +79,7 @@ class Engine::Impl {
   size_t output_rows() const { return instance_->output_rows(); }
   uint32_t summaries_max() const { return instance_->summaries_max(); }
   size_t token_count() const { return instance_->token_count(); }
+  size_t hidden_size() const { return instance_->hidden_size(); }
   EngineStats stats() const {
     EngineStats stats = stats_;
     stats.collectives = group_.counters();
@@ -493,6 +495,15 @@ Status Engine::Impl::advance(std::span<const AdvanceItem> items) {
   return Status::ok();
 }
 
+// step_ is the last advance()'s.
+std::span<const float> Engine::Impl::hidden_states(size_t item) {
+  CHECK(item < step_.items.size());
+  size_t first = 0;
+  for (size_t i = 0; i < item; ++i) first += step_.items[i].tokens;
+  instance_->clock().set_stage(step_.stage());
+  return instance_->hidden_states(first, step_.items[item].tokens);
+}
+
 Result<std::unique_ptr<Engine>> Engine::create(const model::Model& model, const plan::Plan& plan,
                                                collective::Group& group,
                                                const EngineOptions& options) {
@@ -535,6 +546,7 @@ const LogitSummary& Engine::summary(size_t output) const { return impl_->summary
 Result<std::span<const float>> Engine::fetch_logits(size_t output) {
   return impl_->fetch_logits(output);
 }
+std::span<const float> Engine::hidden_states(size_t item) { return impl_->hidden_states(item); }
 Status Engine::health() const { return impl_->health(); }
 size_t Engine::context() const { return impl_->cache().positions(); }
 size_t Engine::block_tokens() const { return impl_->cache().block_tokens(); }
@@ -549,6 +561,7 @@ uint32_t Engine::step_outputs_max() const { return impl_->summaries_max(); }
 size_t Engine::output_rows() const { return impl_->output_rows(); }
 
 size_t Engine::token_count() const { return impl_->token_count(); }
+size_t Engine::hidden_size() const { return impl_->hidden_size(); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 void Engine::reset_stats() { impl_->reset_stats(); }
 Result<std::vector<RankTimes>> Engine::take_times() { return impl_->take_times(); }

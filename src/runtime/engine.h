@@ -144,6 +144,11 @@ class Engine {
   // [token_count()], valid until the next call; costs a message from every rank.
   Result<std::span<const float>> fetch_logits(size_t output);
 
+  // After the final norm, of all tokens of the last advance()'s item number `item`, whatever
+  // outputs it wanted: [its tokens, hidden_size()], valid until the next call. No message to other
+  // ranks.
+  std::span<const float> hidden_states(size_t item);
+
   // Ok, or what has broken the engine; between steps too: that a peer has died or left.
   Status health() const;
 
@@ -161,6 +166,7 @@ class Engine {
   size_t output_rows() const;
   // Ids that a prompt may hold and an answer be chosen from: EngineOptions::tokens, or all rows.
   size_t token_count() const;
+  size_t hidden_size() const;  // of the model: floats of one hidden state
   // Of everything since create() or reset_stats().
   EngineStats stats() const;
   void reset_stats();

@@ -260,22 +260,42 @@ bool Decoder::sum_over_ranks(Worker& me) {
   return status_.is_ok();
 }
 
+// What the stream holds of a token after the last layer, [hidden]: the layers store its value an
+// odd number of times.
+void Decoder::stream_value(int64_t token, float* out) const {
+  const auto hidden = static_cast<int64_t>(parts_.config.hidden);
+  const float* residual = rows(buffers_.next_residual, hidden).row(token);
+  const float* partial = rows(buffers_.partial, hidden).row(token);
+  std::transform(residual, residual + hidden, partial, out, std::plus<float>());
+}
+
+std::span<const float> Decoder::hidden_states(size_t first, size_t count) {
+  CHECK(first + count <= static_cast<size_t>(tokens_));
+  const auto hidden = static_cast<int64_t>(parts_.config.hidden);
+  const FloatRows out = rows(buffers_.residual, hidden);
+  const tensor::RmsNorm norm{parts_.weights.output_norm, parts_.config.norm_epsilon};
+  parts_.pool.run([&](Worker& me) {
+    me.clock().enter(Phase::kRows);
+    const tensor::Range mine = me.share(static_cast<int64_t>(count));
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      stream_value(static_cast<int64_t>(first) + i, out.row(i));
+      norm.apply(me.kernels(), out.row(i), out.row(i));
+    }
+  });
+  return buffers_.residual.first(count * parts_.config.hidden);
+}
+
 // logits = output(norm(residual + partial)) for the outputs [first, first + count).
 void Decoder::head(Worker& me, size_t first, size_t count) {
   const auto hidden = static_cast<int64_t>(parts_.config.hidden);
   const auto outputs = static_cast<int64_t>(count);
   const FloatRows x{buffers_.head.data(), outputs, hidden, hidden};
-  // The layers store the stream's value an odd number of times.
-  const FloatRows residual = rows(buffers_.next_residual, hidden);
-  const FloatRows partial = rows(buffers_.partial, hidden);
   const int64_t vocabulary = parts_.weights.output.rows();
 
   me.clock().enter(Phase::kRows);
   const tensor::Range mine = me.share(outputs);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
-    const auto token = static_cast<int64_t>(output_tokens_[first + static_cast<size_t>(i)]);
-    std::transform(residual.row(token), residual.row(token) + hidden, partial.row(token), x.row(i),
-                   std::plus<float>());
+    stream_value(output_tokens_[first + static_cast<size_t>(i)], x.row(i));
   }
   me.barrier();
   project(me, InputSource::normed(x, {parts_.weights.output_norm, parts_.config.norm_epsilon}),

@@ -65,6 +65,11 @@ class Decoder {
   std::span<const float> logits(size_t row) const;  // [vocabulary rows]
   const LogitSummary& summary(size_t row) const { return summaries_[row]; }
 
+  // The final norm of the last step's tokens [first, first + count), whichever of them are outputs:
+  // [count, hidden], until the next call or step. Whole on every rank, without a word to the
+  // others.
+  std::span<const float> hidden_states(size_t first, size_t count);
+
  private:
   // Floats that are allocated once and touched by the first use.
   class FloatBuffer {
@@ -78,7 +83,8 @@ class Decoder {
   };
   // Activations of a step, [tokens_max, ...].
   struct Buffers {
-    FloatBuffer residual;       // hidden: the embeddings, then every second value of the stream
+    // hidden: the embeddings, then every second value of the stream, then hidden states
+    FloatBuffer residual;
     FloatBuffer next_residual;  // hidden: the other values
     FloatBuffer partial;        // hidden: this rank's part of a projection's sum, then the sum
     FloatBuffer q;              // q_heads * head_dim
@@ -116,6 +122,7 @@ class Decoder {
   void feed_forward(tensor::Worker& me, size_t layer, const tensor::InputSource& input);
   void head(tensor::Worker& me, size_t first, size_t count);
   void summarize_outputs(tensor::Worker& me, size_t first, size_t count);
+  void stream_value(int64_t token, float* out) const;
   void project(tensor::Worker& me, const tensor::InputSource& x,
                std::initializer_list<Projection> outputs);
   void prepare_heads(tensor::Worker& me, size_t layer, const tensor::HeadRows& projected);

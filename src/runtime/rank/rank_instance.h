@@ -50,6 +50,11 @@ class RankInstance {
   // Rank 0, after a step in OutputMode::kSummary: of all ranks' rows together.
   std::span<const LogitSummary> summaries() const { return std::span(summaries_).first(outputs_); }
 
+  // Rank 0, after a step: Decoder::hidden_states().
+  std::span<const float> hidden_states(size_t first, size_t count) {
+    return decoder_->hidden_states(first, count);
+  }
+
   // Other ranks: waits for one command and takes part in it. False when it was kShutdown.
   Result<bool> follow();
 
@@ -64,6 +69,7 @@ class RankInstance {
   uint32_t summaries_max() const { return outputs_max_; }
   const std::vector<RankReport>& reports() const { return reports_; }  // rank 0: by rank
   size_t output_rows() const { return model_.config.vocab; }
+  size_t hidden_size() const { return model_.config.hidden; }
   // Ids that may be chosen: those below this.
   size_t token_count() const { return options_.tokens != 0 ? options_.tokens : output_rows(); }
 

@@ -62,28 +62,40 @@ Status Batcher::note(const Status& status) {
   return status;
 }
 
+Status Batcher::check_ids(const std::vector<TokenId>& ids) const {
+  const size_t tokens = engine_.token_count();
+  for (const TokenId id : ids) {
+    if (id >= 0 && static_cast<size_t>(id) < tokens) continue;
+    return Status::request(
+        fmt::format("token {} is not in the vocabulary of {} tokens", id, tokens));
+  }
+  return Status::ok();
+}
+
+Status Batcher::check_prompt(const std::vector<TokenId>& prompt) const {
+  if (prompt.empty()) return Status::request("the prompt is empty: give it a token");
+  RETURN_IF_ERROR(check_ids(prompt));
+  if (prompt.size() <= engine_.context()) return Status::ok();
+  return Status::request(fmt::format(
+      "the prompt has {} tokens, the context holds {}: shorten it or load the model with a "
+      "larger context",
+      prompt.size(), engine_.context()));
+}
+
+Status Batcher::check(const EmbeddingRequest& request) const {
+  if (request.sink == nullptr) return Status::request("the request has no sink");
+  return check_prompt(request.prompt);
+}
+
 Status Batcher::check(const GenerationRequest& request) const {
   if (request.sink == nullptr) return Status::request("the request has no sink");
-  if (request.prompt.empty()) return Status::request("the prompt is empty: give it a token");
-  const size_t tokens = engine_.token_count();
-  for (const auto* ids : {&request.prompt, &request.end_tokens}) {
-    for (const TokenId id : *ids) {
-      if (id >= 0 && static_cast<size_t>(id) < tokens) continue;
-      return Status::request(
-          fmt::format("token {} is not in the vocabulary of {} tokens", id, tokens));
-    }
-  }
-  if (request.prompt.size() > engine_.context()) {
-    return Status::request(fmt::format(
-        "the prompt has {} tokens, the context holds {}: shorten it or load the model with a "
-        "larger context",
-        request.prompt.size(), engine_.context()));
-  }
+  RETURN_IF_ERROR(check_prompt(request.prompt));
+  RETURN_IF_ERROR(check_ids(request.end_tokens));
   if (request.logprobs_top > GenerationRequest::kLogprobsTopMax) {
     return Status::request(fmt::format("top_logprobs is {}: must be at most {}",
                                        request.logprobs_top, GenerationRequest::kLogprobsTopMax));
   }
-  return validate(request.sampling, tokens);
+  return validate(request.sampling, engine_.token_count());
 }
 
 void Batcher::add(RequestId id, GenerationRequest request, Nanoseconds submitted) {
@@ -93,6 +105,17 @@ void Batcher::add(RequestId id, GenerationRequest request, Nanoseconds submitted
   job->prompt_tokens = request.prompt.size();
   job->tokens = std::move(request.prompt);
   job->request = std::move(request);
+  insert_by_id(&queue_, std::move(job));
+}
+
+void Batcher::add(RequestId id, EmbeddingRequest request, Nanoseconds submitted) {
+  auto job = std::make_unique<Job>();
+  job->id = id;
+  job->submitted = submitted;
+  job->prompt_tokens = request.prompt.size();
+  job->tokens = std::move(request.prompt);
+  job->embedding =
+      EmbeddingJob{std::move(request.sink), Pooler(request.pooling, engine_.hidden_size()), {}};
   insert_by_id(&queue_, std::move(job));
 }
 
@@ -133,6 +156,12 @@ void Batcher::look_at_engine() {
 
 // ---- From the queue into a session ----
 
+// An embedding's tokens are all computed, since each has a part in it, and none is worth keeping:
+// texts to embed seldom begin alike, and thousands of them would drive conversations out.
+bool Batcher::uses_prefixes(const Job& job) const {
+  return options_.prefix_cache && !job.embedding.has_value();
+}
+
 // First come, first served; but a request whose beginning another one is just computing lets others
 // go first, since it soon has less to do; and while the first waits for room, later ones may use
 // what it will leave over.
@@ -157,7 +186,7 @@ void Batcher::admit() {
 
 Batcher::Start Batcher::try_start(Job& job) {
   PrefixIndex::Match match;
-  if (options_.prefix_cache) {
+  if (uses_prefixes(job)) {
     // The last token is computed in any case, for its logits.
     match = index_.find(std::span(job.tokens).first(job.tokens.size() - 1));
     if (is_computed_by_another(job, match)) return Start::kPrefixUnderWay;
@@ -218,7 +247,7 @@ Status Batcher::start(Job& job, const PrefixIndex::Match& match) {
   job.last_whole.reset();
   job.shared_part.reset();
   job.whole_blocks = match.tokens / block_tokens_;
-  job.is_indexed = options_.prefix_cache;
+  job.is_indexed = uses_prefixes(job);
   std::vector<BlockId> blocks;
   for (const PrefixIndex::Ref& ref : match.path) {
     index_.pin(ref);
@@ -231,8 +260,14 @@ Status Batcher::start(Job& job, const PrefixIndex::Match& match) {
   RETURN_IF_ERROR(note(session.status()));
   job.session = *session;
   job.held = match.tokens;
-  if (job.sampler.has_value()) return Status::ok();  // it stepped back and goes on
+  if (job.has_started()) return Status::ok();  // it stepped back and goes on
 
+  if (job.embedding.has_value()) {
+    job.started = now();
+    counters_.prompt_tokens += job.prompt_tokens;
+    counters_.embedding_tokens += job.prompt_tokens;
+    return Status::ok();
+  }
   auto sampler = Sampler::create(job.request.sampling, engine_.token_count());
   CHECK_MSG(sampler.is_ok(), sampler.status().message().c_str());
   job.sampler = std::move(sampler).value();
@@ -319,9 +354,10 @@ void Batcher::take(Job& job, size_t tokens) {
   AdvanceItem item;
   item.session = job.session;
   item.tokens = std::span(job.tokens).subspan(job.held, tokens);
-  item.outputs = tokens == job.todo() ? Outputs::kLast : Outputs::kNone;
-  item.inverse_temperature = job.sampler->inverse_temperature();
-  if (job.request.want_logprobs && item.inverse_temperature == 0) {
+  const bool wants_output = tokens == job.todo() && !job.embedding.has_value();
+  item.outputs = wants_output ? Outputs::kLast : Outputs::kNone;
+  if (wants_output) item.inverse_temperature = job.sampler->inverse_temperature();
+  if (wants_output && job.request.want_logprobs && item.inverse_temperature == 0) {
     item.inverse_temperature = LogprobReader::kInverseTemperature;
   }
   blocks_taken_ += engine_.blocks_needed(job.session, tokens);
@@ -412,6 +448,7 @@ void Batcher::finish_step() {
   }
   size_t output = 0;
   for (size_t i = 0; i < planned_.size() && broken_.is_ok(); ++i) {
+    if (planned_[i]->embedding.has_value()) pool(*planned_[i], i);
     const Outputs outputs = items_[i].outputs;
     if (outputs == Outputs::kNone) continue;
     answer(*planned_[i], output);
@@ -437,6 +474,18 @@ void Batcher::note_held(Job& job) {
     job.last_whole = entry->ref;
     ++job.whole_blocks;
   }
+}
+
+// Takes what the step has computed of an embedding's tokens.
+void Batcher::pool(Job& job, size_t item) {
+  EmbeddingJob& embedding = *job.embedding;
+  embedding.pooler.add(job.held - job.planned, engine_.hidden_states(item));
+  if (job.todo() > 0) return;
+  auto values = embedding.pooler.finish();
+  if (!values.is_ok()) return fail(job, values.status());
+  embedding.values = std::move(values).value();
+  ++counters_.embeddings;
+  end(job, StopReason::kEndOfGeneration);
 }
 
 // From the job's outputs, of which `output` is the first: one token, then one more for each drafted
@@ -562,10 +611,23 @@ void Batcher::remove_ended() {
   for (const std::unique_ptr<Job>& job : ended) report(*job);
 }
 
+void Batcher::report_embedding(Job& job) {
+  const Nanoseconds end = now();
+  EmbeddingResult result;
+  result.status = job.result.status;
+  result.is_cancelled = job.result.reason == StopReason::kCancelled;
+  result.values = std::move(job.embedding->values);
+  result.prompt_tokens = job.prompt_tokens;
+  result.queue_seconds = seconds_between(job.submitted, job.has_started() ? job.started : end);
+  if (job.has_started()) result.compute_seconds = seconds_between(job.started, end);
+  job.embedding->sink->on_embedding(std::move(result));
+}
+
 void Batcher::report(Job& job) {
+  if (job.embedding.has_value()) return report_embedding(job);
   const Nanoseconds end = now();
   GenerationResult& result = job.result;
-  const bool has_started = job.sampler.has_value();
+  const bool has_started = job.has_started();
   const bool has_answered = job.answering.count() != 0;
   if (has_started) result.seed = job.sampler->seed();
   result.prompt_tokens = job.prompt_tokens;

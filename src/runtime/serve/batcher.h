@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "runtime/draft/draft_pace.h"
 #include "runtime/engine.h"
+#include "runtime/serve/embedding.h"
 #include "runtime/serve/generation.h"
 #include "runtime/serve/job.h"
 #include "runtime/serve/logprobs.h"
@@ -38,8 +39,10 @@ class Batcher {
 
   // kRequest when the request can never be met. Reads only what never changes: any thread.
   Status check(const GenerationRequest& request) const;
+  Status check(const EmbeddingRequest& request) const;
   // Queues a request that check() passed; ids rise.
   void add(RequestId id, GenerationRequest request, Nanoseconds submitted);
+  void add(RequestId id, EmbeddingRequest request, Nanoseconds submitted);
   // Ends it with kCancelled, if it is there.
   void cancel(RequestId id);
   // Ends all requests with this status.
@@ -58,6 +61,10 @@ class Batcher {
 
  private:
   enum class Start { kStarted, kNoRoom, kPrefixUnderWay };
+
+  Status check_ids(const std::vector<TokenId>& ids) const;
+  Status check_prompt(const std::vector<TokenId>& prompt) const;
+  bool uses_prefixes(const Job& job) const;
 
   void admit();
   Start try_start(Job& job);
@@ -79,6 +86,7 @@ class Batcher {
 
   void finish_step();
   void note_held(Job& job);
+  void pool(Job& job, size_t item);
   void answer(Job& job, size_t output);
   bool answer_once(Job& job, size_t output);
   void settle_draft(Job& job, size_t right);
@@ -88,6 +96,7 @@ class Batcher {
   void fail(Job& job, const Status& status);
   void remove_ended();
   void report(Job& job);
+  void report_embedding(Job& job);
   Status note(const Status& status);
   size_t blocks_for(size_t tokens) const;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,20 +12,30 @@
 #include "runtime/draft/ngram_drafter.h"
 #include "runtime/engine.h"
 #include "runtime/sampler.h"
+#include "runtime/serve/embedding.h"
 #include "runtime/serve/generation.h"
+#include "runtime/serve/pooler.h"
 #include "runtime/serve/prefix_index.h"
 #include "runtime/token.h"
 
 namespace shoal::runtime {
 
+// Of a job that makes an embedding.
+struct EmbeddingJob {
+  std::shared_ptr<EmbeddingSink> sink;
+  Pooler pooler;
+  std::vector<float> values;  // at its end
+};
+
 struct Job {
   RequestId id = 0;
-  GenerationRequest request;  // its prompt has moved into `tokens`
+  GenerationRequest request;  // its prompt has moved into `tokens`; empty for an embedding
+  std::optional<EmbeddingJob> embedding;
   Nanoseconds submitted{0};
 
   std::vector<TokenId> tokens;  // the prompt, then the answer
   size_t prompt_tokens = 0;
-  std::optional<Sampler> sampler;  // once it has started
+  std::optional<Sampler> sampler;  // of an answer that has started
   std::optional<NgramDrafter> drafter;
   Nanoseconds started{0};    // first step
   Nanoseconds answering{0};  // first token
@@ -49,6 +60,7 @@ struct Job {
   // Tokens to compute until the next one can be chosen; at least 1.
   size_t todo() const { return tokens.size() - held; }
   size_t answered() const { return tokens.size() - prompt_tokens; }
+  bool has_started() const { return started.count() != 0; }
 };
 
 }  // namespace shoal::runtime

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/log.h"
@@ -49,7 +50,8 @@ class Scheduler::Impl {
     return Status::ok();
   }
 
-  Result<RequestId> submit(GenerationRequest request);
+  template <typename Request>
+  Result<RequestId> submit(Request request);
   void cancel(RequestId id);
   SchedulerStats stats() const;
   Status health() const {
@@ -62,7 +64,7 @@ class Scheduler::Impl {
  private:
   struct Arrival {
     RequestId id = 0;
-    GenerationRequest request;
+    std::variant<GenerationRequest, EmbeddingRequest> request;
     Nanoseconds submitted{0};
   };
 
@@ -99,7 +101,8 @@ class Scheduler::Impl {
   std::thread thread_;
 };
 
-Result<RequestId> Scheduler::Impl::submit(GenerationRequest request) {
+template <typename Request>
+Result<RequestId> Scheduler::Impl::submit(Request request) {
   const Status good = batcher_.check(request);
   const std::lock_guard lock(mutex_);
   Status refusal = broken_.is_ok() ? good : broken_;
@@ -164,7 +167,9 @@ void Scheduler::Impl::run() {
 
 void Scheduler::Impl::work(bool cut_off) {
   for (Arrival& arrival : arrivals_) {
-    batcher_.add(arrival.id, std::move(arrival.request), arrival.submitted);
+    std::visit(
+        [&](auto& request) { batcher_.add(arrival.id, std::move(request), arrival.submitted); },
+        arrival.request);
   }
   for (const RequestId id : cancelled_) batcher_.cancel(id);
   arrivals_.clear();
@@ -208,6 +213,9 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(Engine& engine,
 Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Scheduler::~Scheduler() = default;
 Result<RequestId> Scheduler::submit(GenerationRequest request) {
+  return impl_->submit(std::move(request));
+}
+Result<RequestId> Scheduler::embed(EmbeddingRequest request) {
   return impl_->submit(std::move(request));
 }
 void Scheduler::cancel(RequestId id) { impl_->cancel(id); }

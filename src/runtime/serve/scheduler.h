@@ -3,6 +3,7 @@
 // It owns the thread that runs the engine. Each step takes one token of every answer under way,
 // then as much of the prompts still to be computed as the token budget leaves, prompts taking
 // turns; beside answers that budget is what keeps a step near SchedulerOptions::step_target.
+// An embedding is a prompt of which nothing is answered: it takes its turn with the others.
 // Requests wait in a bounded queue, first come first served, for a session and for room in the KV
 // cache; one that needs much room is overtaken only by those that do not make it wait longer. A
 // prompt's beginning that is still cached, from a prompt or an answer, is not computed
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/engine.h"
+#include "runtime/serve/embedding.h"
 #include "runtime/serve/generation.h"
 
 namespace shoal::runtime {
@@ -63,10 +65,12 @@ struct SchedulerStats {
   uint64_t requests_finished = 0;  // with an ok status, cancelled ones too
   uint64_t requests_cancelled = 0;
   uint64_t requests_failed = 0;
-  uint64_t preemptions = 0;     // times that a request stepped back for lack of room
-  uint64_t prompt_tokens = 0;   // of requests that started
-  uint64_t reused_tokens = 0;   // of those, found in the prefix cache
-  uint64_t prefill_tokens = 0;  // computed, for prompts and after preemptions
+  uint64_t preemptions = 0;       // times that a request stepped back for lack of room
+  uint64_t prompt_tokens = 0;     // of requests that started
+  uint64_t embeddings = 0;        // made
+  uint64_t embedding_tokens = 0;  // of prompt_tokens, for embeddings: no prefix is looked for
+  uint64_t reused_tokens = 0;     // of those, found in the prefix cache
+  uint64_t prefill_tokens = 0;    // computed, for prompts and after preemptions
   uint64_t generated_tokens = 0;
   uint64_t drafts = 0;           // of one answer in one step
   uint64_t drafted_tokens = 0;   // computed for them
@@ -91,9 +95,11 @@ class Scheduler {
   // queue is full, or shutting down; kGroup, kNode: the engine is broken. The sink is not called
   // unless the request was taken.
   Result<RequestId> submit(GenerationRequest request);
+  // The same for an embedding: its tokens share the steps as any prompt's do.
+  Result<RequestId> embed(EmbeddingRequest request);
 
   // Ends a request before its next step, wherever it is: queued, in its prompt, in its answer. Its
-  // sink then gets on_finished with kCancelled. No effect on a finished or unknown request.
+  // sink then hears that it was cancelled. No effect on a finished or unknown request.
   void cancel(RequestId id);
 
   SchedulerStats stats() const;
