@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import pty
+import resource
 import select
 import signal
 import subprocess
@@ -18,12 +19,19 @@ DATA = SOURCE / "tests/data/smollm2"
 TIMEOUT_S = 240
 
 
-def shoal(*arguments, text_in=None, timeout=TIMEOUT_S, env=None):
-    """Runs the program to its end; never raises because of its exit code."""
+def shoal(*arguments, text_in=None, timeout=TIMEOUT_S, env=None, address_space=None):
+    """Runs the program to its end; never raises because of its exit code.
+
+    address_space: bytes that each of its processes may map.
+    """
+    def limit():
+        if address_space is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+
     environment = {**os.environ, **(env or {})}
     return subprocess.run([SHOAL, *map(str, arguments)], input=text_in, capture_output=True,
                           text=True, encoding="utf-8", timeout=timeout, env=environment,
-                          stdin=subprocess.DEVNULL if text_in is None else None)
+                          stdin=subprocess.DEVNULL if text_in is None else None, preexec_fn=limit)
 
 
 @functools.cache

@@ -289,6 +289,8 @@ class LinesToTryTest(ServedCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertTrue(result.stdout.strip())
         self.assertIn(f"base URL {self.server.url}/v1", chat_client)
+        self.wait_until(lambda: "shoal: ready in" in self.server.errors, "the note that it is ready")
+        self.assertIn(f"loading {harness.demo_model()}", self.server.errors)
         self.assertIn("model my-model", chat_client)
 
 
@@ -430,6 +432,14 @@ class RefusalTest(harness.Case):
             port = taken.getsockname()[1]
             self.fail_with("serve", harness.demo_model(), "--port", port, "--quiet",
                            says=[str(port), "another --port"])
+
+    def test_too_little_memory_is_one_sentence(self):
+        # A process that may map half a gigabyte, and a cache that needs more.
+        self.fail_with("serve", harness.demo_model(), "--port", "0", "-q", "--kv", "f32",
+                       "--ctx", 8192, address_space=450 << 20,
+                       says=["of weights", "available here", "a smaller --ctx"])
+        self.fail_with("serve", harness.demo_model(), "--port", "0", "-q", "--cache", 1 << 24,
+                       address_space=64 << 30, says=["positions of KV cache", "a smaller --cache"])
 
     def test_a_missing_model_and_key_are_one_sentence(self):
         self.fail_with("serve", "no-such-name", "--port", "0", "-q", says=["no-such-name", "smollm2"])

@@ -1,6 +1,7 @@
 #include "cli/support/machine.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -71,6 +72,14 @@ uint64_t control_group_memory_left() {
   return left;
 }
 
+// What `ulimit -v` leaves to this process.
+uint64_t address_space_left() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
+  const uint64_t used = parse_number(field("/proc/self/status", "VmSize")).value_or(0) * 1024;
+  return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
 std::vector<CacheLevel> read_caches() {
   std::vector<CacheLevel> caches;
   for (int i = 0; i < 8; ++i) {
@@ -90,7 +99,8 @@ std::vector<CacheLevel> read_caches() {
 }  // namespace
 
 uint64_t available_memory() {
-  return std::min(memory_field("MemAvailable"), control_group_memory_left());
+  return std::min(
+      {memory_field("MemAvailable"), control_group_memory_left(), address_space_left()});
 }
 
 uint32_t physical_cores_of(const std::vector<int>& cpus) {

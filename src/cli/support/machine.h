@@ -34,7 +34,7 @@ struct Machine {
 
 Machine read_machine();
 
-// min(what the kernel calls available, what the control group leaves).
+// min(what the kernel calls available, what the control group and `ulimit -v` leave).
 uint64_t available_memory();
 
 // Names of kernel paths: those that run here, the fastest last, and the others.

@@ -47,14 +47,15 @@ Result<std::string> absolute_path(const std::string& path) {
   return std::string(buffer.data());
 }
 
-Status check_memory(const plan::Plan& plan, uint64_t available) {
+// option: the one that says how many positions the plan has.
+Status check_memory(const plan::Plan& plan, uint64_t available, std::string_view option) {
   const uint64_t needed = plan.weight_bytes + plan.kv_bytes;
   if (needed <= available) return Status::ok();
-  return Status::request(fmt::format(
-      "the model needs {} ({} of weights and {} for a context of {}), but {} of memory are "
-      "available here; give a smaller --ctx or a smaller model",
-      format_bytes(needed), format_bytes(plan.weight_bytes), format_bytes(plan.kv_bytes),
-      plan.context, format_bytes(available)));
+  return Status::request(
+      fmt::format("the model needs {} ({} of weights and {} for {} positions of KV cache), but {} "
+                  "of memory are available here; give a smaller {} or a smaller model",
+                  format_bytes(needed), format_bytes(plan.weight_bytes),
+                  format_bytes(plan.kv_bytes), plan.context, format_bytes(available), option));
 }
 
 // Gives the plan's cache more positions than one session needs.
@@ -74,12 +75,12 @@ Status enlarge_cache(const model::Model& model, const ModelOptions& options, uin
     }
     ASSIGN_OR_RETURN(planned->plan, plan_with(options.cache));
     planned->request.context = options.cache;
-    return check_memory(planned->plan, available);
+    return check_memory(planned->plan, available, "--cache");
   }
   for (uint32_t contexts = kLargeCacheContexts; options.wants_large_cache && contexts > 1;
        contexts /= 2) {
     auto plan = plan_with(contexts * planned->context);
-    if (!plan.is_ok() || !check_memory(*plan, available / 2).is_ok()) continue;
+    if (!plan.is_ok() || !check_memory(*plan, available / 2, "--ctx").is_ok()) continue;
     planned->plan = std::move(plan).value();
     planned->request.context = contexts * planned->context;
     break;
@@ -254,11 +255,11 @@ Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& o
   ASSIGN_OR_RETURN(planned.plan, plan::make_plan(model.config, weights, planned.request));
   const uint64_t available = available_memory();
   while (is_default && planned.request.context > 512 &&
-         !check_memory(planned.plan, available).is_ok()) {
+         !check_memory(planned.plan, available, "--ctx").is_ok()) {
     planned.request.context /= 2;
     ASSIGN_OR_RETURN(planned.plan, plan::make_plan(model.config, weights, planned.request));
   }
-  RETURN_IF_ERROR(check_memory(planned.plan, available));
+  RETURN_IF_ERROR(check_memory(planned.plan, available, "--ctx"));
   planned.context = planned.request.context;
   if (planned.context < trained && is_default) {
     planned.note = fmt::format("context {} of the {} that the model was made for (--ctx sets it)",
