@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "server/access/access.h"
 #include "server/anthropic/message_request.h"
+#include "server/embed/embed_request.h"
 #include "server/http/message.h"
 #include "server/ollama/ollama_request.h"
 #include "server/openai/chat_request.h"
@@ -65,6 +66,19 @@ void feed_ollama(std::string_view body) {
   }
 }
 
+void feed_embed(std::string_view body) {
+  for (const auto parse : {parse_openai_embed, parse_ollama_embed, parse_ollama_embeddings}) {
+    auto request = parse(body);
+    if (!request.is_ok()) continue;
+    CHECK(request->texts.size() <= kTextsMax);
+    CHECK(!request->texts.empty() || parse != parse_openai_embed);
+    CHECK(request->dimensions.value_or(1) >= 1 && request->context_wanted.value_or(1) >= 1);
+    for (const Prompt& text : request->texts) {
+      CHECK(std::visit([](const auto& given) { return !given.empty(); }, text));
+    }
+  }
+}
+
 void feed_text(std::string_view text) {
   const auto decoded = percent_decode(text);
   CHECK(!decoded || decoded->size() <= text.size());
@@ -89,6 +103,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'o':
       feed_ollama(body);
+      break;
+    case 'e':
+      feed_embed(body);
       break;
     default:
       feed_text(body);

@@ -17,6 +17,7 @@
 #include "cli/support/signals.h"
 #include "runtime/serve/scheduler.h"
 #include "server/anthropic/routes.h"
+#include "server/embed/routes.h"
 #include "server/http/http_server.h"
 #include "server/ollama/routes.h"
 #include "server/openai/routes.h"
@@ -181,6 +182,7 @@ class Server {
     server::add_openai_routes(*service_, &router);
     server::add_anthropic_routes(*service_, &router);
     server::add_ollama_routes(*service_, &router);
+    server::add_embedding_routes(*service_, &router);
     server::add_own_routes(*service_, &router);
     server::HttpOptions http{.host = options_.host, .port = options_.port};
     http.connections_max = kConnectionsMax;
@@ -203,6 +205,7 @@ class Server {
     ASSIGN_OR_RETURN(scheduler_, runtime::Scheduler::create(loaded_->engine(), scheduler));
     generator_ = server::make_generator(*scheduler_);
     const TextParts& text = loaded_->text();
+    const model::ModelConfig& config = loaded_->model().config;
     const std::string no_chat =
         text.chat_template_status.is_ok()
             ? "the model has no chat template, so it was not made for chats: use /v1/completions, "
@@ -214,7 +217,10 @@ class Server {
                          .no_chat = no_chat,
                          .generator = generator_.get(),
                          .context = loaded_->context(),
-                         .facts = facts_of(loaded_->model(), text)});
+                         .facts = facts_of(loaded_->model(), text),
+                         .embedding = {.size = config.hidden,
+                                       .pooling = config.pooling,
+                                       .unserved = config.unserved_embedding}});
     return Status::ok();
   }
 

@@ -102,6 +102,28 @@ std::optional<ApiError> Service::generate(const ServedModel& model, std::vector<
   return std::nullopt;
 }
 
+std::optional<ApiError> Service::embed(const ServedModel& model,
+                                       std::vector<std::vector<runtime::TokenId>> texts,
+                                       std::unique_ptr<EmbeddingReceiver> receiver,
+                                       const std::shared_ptr<Exchange>& exchange) {
+  std::vector<runtime::EmbeddingRequest> requests;
+  requests.reserve(texts.size());
+  for (std::vector<runtime::TokenId>& text : texts) {
+    requests.push_back(
+        {.prompt = std::move(text), .pooling = model.embedding.pooling, .sink = nullptr});
+  }
+  const EmbeddingParts parts{
+      .generator = *model.generator, .workers = text_worker_, .observer = metrics_};
+  const auto batch = EmbeddingBatch::start(parts, std::move(requests), std::move(receiver));
+  if (!batch.is_ok()) {
+    note_failure(batch.status());
+    return to_error(batch.status(), *model.generator);
+  }
+  // The exchange lets go of it when the answer is sent or the client has gone.
+  exchange->set_callbacks({.on_gone = [kept = *batch] { kept->cancel(); }, .on_room = [] {}});
+  return std::nullopt;
+}
+
 ApiError to_error(const Status& status, const Generator& generator) {
   switch (status.code()) {
     case StatusCode::kRequest:
@@ -142,17 +164,39 @@ ApiResult<std::vector<runtime::TokenId>> encode_prompt(const ServedModel& model,
   return std::move(ids).value();
 }
 
+namespace {
+
+std::optional<ApiError> check_ids(const ServedModel& model, std::string_view what,
+                                  const std::vector<runtime::TokenId>& ids) {
+  const size_t count = model.generator->token_count();
+  for (const runtime::TokenId id : ids) {
+    if (id >= 0 && static_cast<size_t>(id) < count) continue;
+    return ApiError{
+        .message = fmt::format("{}: token {} is not in the vocabulary of {}", what, id, count)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ApiError> check_text(const ServedModel& model,
+                                   const std::vector<runtime::TokenId>& text, size_t tokens_max) {
+  if (text.empty()) return ApiError{.message = "the text is empty: there is nothing to embed"};
+  if (auto error = check_ids(model, "the text", text)) return error;
+  if (text.size() <= tokens_max) return std::nullopt;
+  return ApiError{
+      .message = fmt::format("the text has {} tokens and the context holds {}; embed it "
+                             "in parts, or serve the model with a larger --ctx",
+                             text.size(), tokens_max),
+      .code = "context_length_exceeded"};
+}
+
 std::optional<ApiError> check_prompt(const ServedModel& model,
                                      const std::vector<runtime::TokenId>& prompt) {
   if (prompt.empty()) {
     return ApiError{.message = "the prompt is empty, so there is nothing to continue"};
   }
-  const size_t count = model.generator->token_count();
-  for (const runtime::TokenId id : prompt) {
-    if (id >= 0 && static_cast<size_t>(id) < count) continue;
-    return ApiError{
-        .message = fmt::format("the prompt: token {} is not in the vocabulary of {}", id, count)};
-  }
+  if (auto error = check_ids(model, "the prompt", prompt)) return error;
   if (prompt.size() < model.context) return std::nullopt;
   return ApiError{.message = fmt::format("the prompt has {} tokens and the context holds {}, so "
                                          "there is no room for an answer",

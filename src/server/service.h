@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "model/model_config.h"
 #include "server/api/fields.h"
+#include "server/embed/embedding_batch.h"
 #include "server/generate/generation.h"
 #include "server/http/exchange.h"
 #include "server/own/metrics.h"
@@ -31,6 +33,13 @@ struct ModelFacts {
   std::string chat_template;
 };
 
+// How texts become vectors.
+struct EmbeddingFacts {
+  size_t size = 0;  // floats of one
+  model::Pooling pooling = model::Pooling::kLast;
+  std::string unserved{};  // model::ModelConfig::unserved_embedding
+};
+
 struct ServedModel {
   const text::Tokenizer* tokenizer = nullptr;
   const text::ChatTemplate* chat_template = nullptr;  // null: `no_chat` says why
@@ -38,6 +47,7 @@ struct ServedModel {
   Generator* generator = nullptr;
   size_t context = 0;  // of one request: prompt and answer together
   ModelFacts facts{};
+  EmbeddingFacts embedding{};
 };
 
 struct ServiceNames {
@@ -76,6 +86,12 @@ class Service {
                                    std::unique_ptr<AnswerReceiver> receiver,
                                    const std::shared_ptr<Exchange>& exchange);
 
+  // The same for the embeddings of texts, at least one, that check_text() passed.
+  std::optional<ApiError> embed(const ServedModel& model,
+                                std::vector<std::vector<runtime::TokenId>> texts,
+                                std::unique_ptr<EmbeddingReceiver> receiver,
+                                const std::shared_ptr<Exchange>& exchange);
+
   const ServiceNames& names() const { return names_; }
   std::time_t started() const { return started_; }
   const Metrics& metrics() const { return metrics_; }
@@ -99,6 +115,9 @@ ApiResult<std::vector<runtime::TokenId>> encode_prompt(const ServedModel& model,
 // 400 where no answer fits behind it.
 std::optional<ApiError> check_prompt(const ServedModel& model,
                                      const std::vector<runtime::TokenId>& prompt);
+// 400 where a text of so many tokens at most cannot be embedded.
+std::optional<ApiError> check_text(const ServedModel& model,
+                                   const std::vector<runtime::TokenId>& text, size_t tokens_max);
 // The error of a status: 400 for the request's own, 429 for a full queue, 503 for a broken engine.
 ApiError to_error(const Status& status, const Generator& generator);
 

@@ -63,6 +63,8 @@ class GenerationObserver {
   virtual void on_first_token(double seconds) = 0;
   virtual void on_next_token(double seconds_since_the_last) = 0;
   virtual void on_end(const ChoiceEnd& end) = 0;
+  // Of a text to embed, which has no tokens of an answer.
+  virtual void on_embedding_end(const ChoiceEnd& end) = 0;
 };
 
 struct GenerationParts {

@@ -67,6 +67,7 @@ struct Observed final : GenerationObserver {
   void on_first_token(double) override { ++first; }
   void on_next_token(double) override { ++next; }
   void on_end(const ChoiceEnd&) override { ++ends; }
+  void on_embedding_end(const ChoiceEnd&) override { ++ends; }
   std::atomic<int> first{0}, next{0}, ends{0};
 };
 

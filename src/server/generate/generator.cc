@@ -11,6 +11,9 @@ class SchedulerGenerator final : public Generator {
   Result<runtime::RequestId> submit(runtime::GenerationRequest request) override {
     return scheduler_.submit(std::move(request));
   }
+  Result<runtime::RequestId> embed(runtime::EmbeddingRequest request) override {
+    return scheduler_.embed(std::move(request));
+  }
   void cancel(runtime::RequestId id) override { scheduler_.cancel(id); }
   size_t context() const override { return scheduler_.context(); }
   size_t token_count() const override { return scheduler_.token_count(); }

@@ -14,6 +14,7 @@ class Generator {
  public:
   virtual ~Generator() = default;
   virtual Result<runtime::RequestId> submit(runtime::GenerationRequest request) = 0;
+  virtual Result<runtime::RequestId> embed(runtime::EmbeddingRequest request) = 0;
   virtual void cancel(runtime::RequestId id) = 0;
   virtual size_t context() const = 0;
   virtual size_t token_count() const = 0;

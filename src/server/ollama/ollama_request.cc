@@ -48,7 +48,9 @@ void refuse_other_samplers(Fields* options) {
   options->refuse_unless("num_keep", {0}, "is not served: what does not fit is refused");
 }
 
-void read_options(Fields* fields, OllamaRequest* request) {
+}  // namespace
+
+void read_ollama_options(Fields* fields, OllamaRequest* request) {
   runtime::SamplingParams& sampling = request->options.sampling;
   sampling = ollama_sampling();
   const Json* value = fields->object("options");
@@ -78,12 +80,14 @@ void read_options(Fields* fields, OllamaRequest* request) {
   if (auto error = options.finish()) fields->fail(std::move(*error));
 }
 
-void read_keep_alive(Fields* fields) {
+void read_ollama_keep_alive(Fields* fields) {
   const Json* value = fields->any("keep_alive");  // the model stays loaded as long as the server
   if (value != nullptr && !value->is_string() && !value->is_number()) {
     fields->fail("keep_alive", "must be a duration or a number of seconds");
   }
 }
+
+namespace {
 
 // What both routes have.
 void read_common(Fields* fields, OllamaRequest* request) {
@@ -93,8 +97,8 @@ void read_common(Fields* fields, OllamaRequest* request) {
     fields->fail("model", "must be a string: GET /api/tags has the names");
   }
   request->options.is_stream = fields->boolean("stream").value_or(true);
-  read_options(fields, request);
-  read_keep_alive(fields);
+  read_ollama_options(fields, request);
+  read_ollama_keep_alive(fields);
   fields->refuse_unless("format", {""}, "is not served: JSON is not enforced yet");
   fields->refuse_unless("think", {false}, "is not served; thoughts are a part of the text");
   fields->refuse_unless("logprobs", {false}, "is served by /v1/chat/completions");

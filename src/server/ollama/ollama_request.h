@@ -23,6 +23,10 @@ struct OllamaRequest {
 ApiResult<OllamaRequest> parse_ollama_chat(std::string_view body);
 ApiResult<OllamaRequest> parse_ollama_generate(std::string_view body);
 
+// The fields "options" and "keep_alive", which all of its routes have.
+void read_ollama_options(Fields* fields, OllamaRequest* request);
+void read_ollama_keep_alive(Fields* fields);
+
 // What Ollama samples with where a request says nothing; no penalty on repetition.
 runtime::SamplingParams ollama_sampling();
 

@@ -9,19 +9,28 @@
 #include "server/ollama/ollama_request.h"
 
 namespace shoal::server {
-namespace {
 
-using ExchangePointer = std::shared_ptr<Exchange>;
-using Ids = std::vector<runtime::TokenId>;
-
-// Ollama's clients put ":latest" behind a name that has no tag.
-std::string_view without_tag(const Service& service, std::string_view name) {
+std::string_view ollama_model_name(const Service& service, std::string_view name) {
   constexpr std::string_view kLatest = ":latest";
   const std::string& own = service.names().model;
   const bool is_tagged = name.size() == own.size() + kLatest.size() && name.starts_with(own) &&
                          name.ends_with(kLatest);
   return is_tagged ? std::string_view(own) : name;
 }
+
+std::optional<ApiError> check_ollama_context(const ServedModel& model,
+                                             std::optional<int64_t> wanted) {
+  const auto context = static_cast<int64_t>(model.context);
+  if (wanted.value_or(0) <= context) return std::nullopt;
+  return ApiError{.message = fmt::format("options.num_ctx: the server was started with a context "
+                                         "of {} (--ctx); ask for that much or leave it out",
+                                         context)};
+}
+
+namespace {
+
+using ExchangePointer = std::shared_ptr<Exchange>;
+using Ids = std::vector<runtime::TokenId>;
 
 OrderedJson details(const ModelFacts& facts) {
   return {{"parent_model", ""},
@@ -64,7 +73,7 @@ ApiResult<OrderedJson> show(const Service& service, std::string_view body) {
   if (!model_name && !older_name) fields.fail("model", "must be a string");
   if (auto error = fields.finish()) return std::move(*error);
   const std::string name = model_name ? *model_name : *older_name;
-  const auto model = service.model_named(without_tag(service, name));
+  const auto model = service.model_named(ollama_model_name(service, name));
   if (!model.is_ok()) return model.error();
   const ModelFacts& facts = (*model)->facts;
   return OrderedJson{{"modelfile", ""},
@@ -87,20 +96,12 @@ ApiResult<Ids> prompt_ids(const ServedModel& model, OllamaRequest* request) {
   return ids;
 }
 
-std::optional<ApiError> check_context(const ServedModel& model, const OllamaRequest& request) {
-  const auto context = static_cast<int64_t>(model.context);
-  if (request.context_wanted.value_or(0) <= context) return std::nullopt;
-  return ApiError{.message = fmt::format("options.num_ctx: the server was started with a context "
-                                         "of {} (--ctx); ask for that much or leave it out",
-                                         context)};
-}
-
 std::optional<ApiError> answer(Service& service, OllamaRequest* request, bool is_chat,
                                const ExchangePointer& exchange) {
-  const auto found = service.model_named(without_tag(service, request->model));
+  const auto found = service.model_named(ollama_model_name(service, request->model));
   if (!found.is_ok()) return found.error();
   const ServedModel& model = **found;
-  if (auto error = check_context(model, *request)) return error;
+  if (auto error = check_ollama_context(model, request->context_wanted)) return error;
   const OllamaAnswerOptions options{
       .model = request->model, .is_chat = is_chat, .is_stream = request->options.is_stream};
   if (request->only_loads) {

@@ -5,6 +5,10 @@
 // Thread rule: as Router.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
 #include "server/http/router.h"
 #include "server/service.h"
 
@@ -12,5 +16,11 @@ namespace shoal::server {
 
 // The service must outlive the router.
 void add_ollama_routes(Service& service, Router* router);
+
+// The name without the ":latest" that Ollama's clients put behind one that has no tag.
+std::string_view ollama_model_name(const Service& service, std::string_view name);
+// 400 where options.num_ctx is more than the server's context.
+std::optional<ApiError> check_ollama_context(const ServedModel& model,
+                                             std::optional<int64_t> wanted);
 
 }  // namespace shoal::server

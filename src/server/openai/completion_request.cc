@@ -45,15 +45,15 @@ void read_logprobs(Fields* fields, GenerationOptions* options) {
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(Fields* fields, std::string_view name) {
+std::vector<Prompt> read_prompts(Fields* fields, std::string_view name, size_t prompts_max) {
   const Json* json = fields->any(name);
   if (json == nullptr) {
     fields->fail(name, kPromptForms);
     return {};
   }
   if (json->is_string() || is_id_list(*json)) return {read_prompt(*json, fields, name)};
-  if (!json->is_array() || json->empty() || json->size() > kChoicesMax) {
-    fields->fail(name, fmt::format("{}; of at most {} prompts", kPromptForms, kChoicesMax));
+  if (!json->is_array() || json->empty() || json->size() > prompts_max) {
+    fields->fail(name, fmt::format("{}; of at most {}", kPromptForms, prompts_max));
     return {};
   }
   std::vector<Prompt> prompts;
@@ -71,7 +71,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body) {
   } else {
     fields.fail("model", "must be a string: GET /v1/models has the names");
   }
-  request.prompts = read_prompts(&fields, "prompt");
+  request.prompts = read_prompts(&fields, "prompt", kChoicesMax);
   read_generation_options(&fields, &request.options);
   request.options.tokens_max = static_cast<uint32_t>(
       fields.integer("max_tokens", {.min = 1, .max = INT32_MAX}).value_or(kDefaultTokensMax));

@@ -24,7 +24,7 @@ struct CompletionRequest {
 
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body);
 
-// A string, a list of strings, a list of ids, a list of lists of ids.
-std::vector<Prompt> read_prompts(Fields* fields, std::string_view name);
+// A string, a list of strings, a list of ids, a list of lists of ids; no more than prompts_max.
+std::vector<Prompt> read_prompts(Fields* fields, std::string_view name, size_t prompts_max);
 
 }  // namespace shoal::server

@@ -52,6 +52,15 @@ class Metrics::Impl {
                                                                                      buckets);
   }
 
+  // What answers and embeddings have alike.
+  void count(const ChoiceEnd& end) {
+    prometheus::Labels reason = labels;
+    reason.emplace("finished_reason", finish_name(end.reason));
+    ended.Add(reason).Increment();
+    whole.Observe(end.seconds);
+    prompt_tokens.Observe(static_cast<double>(end.prompt_tokens));
+  }
+
   prometheus::Labels labels;
   prometheus::Registry registry;
   prometheus::Histogram& first_token =
@@ -66,10 +75,11 @@ class Metrics::Impl {
       "vllm:request_prompt_tokens", "Tokens of the prompt of a request.", token_buckets());
   prometheus::Histogram& answer_tokens =
       histogram("vllm:request_generation_tokens", "Tokens of an answer.", token_buckets());
-  prometheus::Family<prometheus::Counter>& ended = prometheus::BuildCounter()
-                                                       .Name("vllm:request_success_total")
-                                                       .Help("Answers that ended, by reason.")
-                                                       .Register(registry);
+  prometheus::Family<prometheus::Counter>& ended =
+      prometheus::BuildCounter()
+          .Name("vllm:request_success_total")
+          .Help("Answers and embeddings that ended, by reason.")
+          .Register(registry);
   prometheus::Family<prometheus::Counter>& http =
       prometheus::BuildCounter()
           .Name("shoal:http_responses_total")
@@ -86,13 +96,11 @@ void Metrics::on_next_token(double seconds_since_the_last) {
 }
 
 void Metrics::on_end(const ChoiceEnd& end) {
-  prometheus::Labels labels = impl_->labels;
-  labels.emplace("finished_reason", finish_name(end.reason));
-  impl_->ended.Add(labels).Increment();
-  impl_->whole.Observe(end.seconds);
-  impl_->prompt_tokens.Observe(static_cast<double>(end.prompt_tokens));
+  impl_->count(end);
   impl_->answer_tokens.Observe(static_cast<double>(end.tokens));
 }
+
+void Metrics::on_embedding_end(const ChoiceEnd& end) { impl_->count(end); }
 
 void Metrics::on_http(std::string_view route, int status) {
   impl_->http.Add({{"route", std::string(route)}, {"status", std::to_string(status)}}).Increment();
@@ -146,7 +154,7 @@ void add_scheduler(const runtime::SchedulerStats& stats, Families* out) {
   out->counter("vllm:prompt_tokens_total", "Tokens of prompts.", stats.prompt_tokens);
   out->counter("vllm:generation_tokens_total", "Tokens of answers.", stats.generated_tokens);
   out->counter("vllm:prefix_cache_queries_total", "Tokens looked for in the prefix cache.",
-               stats.prompt_tokens);
+               stats.prompt_tokens - stats.embedding_tokens);
   out->counter("vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.",
                stats.reused_tokens);
   out->counter("vllm:spec_decode_num_drafts_total", "Times that tokens of an answer were drafted.",
@@ -154,6 +162,7 @@ void add_scheduler(const runtime::SchedulerStats& stats, Families* out) {
   out->counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", stats.drafted_tokens);
   out->counter("vllm:spec_decode_num_accepted_tokens_total",
                "Drafted tokens that became tokens of answers.", stats.accepted_tokens);
+  out->counter("shoal:embeddings_total", "Embeddings made.", stats.embeddings);
   out->counter("shoal:requests_refused_total", "Requests that the scheduler did not take.",
                stats.requests_refused);
   out->counter("shoal:steps_total", "Forward passes.", stats.steps);

@@ -24,6 +24,7 @@ class Metrics final : public GenerationObserver {
   void on_first_token(double seconds) override;
   void on_next_token(double seconds_since_the_last) override;
   void on_end(const ChoiceEnd& end) override;
+  void on_embedding_end(const ChoiceEnd& end) override;
   void on_http(std::string_view route, int status);
 
   // The text format. stats: null while there is no scheduler.

@@ -54,6 +54,12 @@ constexpr std::string_view kSchemas = R"json({
       "prompt": {"oneOf": [{"type": "string"}, {"type": "array"}]},
       "echo": {"type": "boolean"},
       "logprobs": {"type": "integer", "minimum": 0, "maximum": 20}}}]},
+  "EmbeddingsRequest": {"type": "object", "required": ["model", "input"], "properties": {
+    "model": {"type": "string"},
+    "input": {"oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "maxItems": 2048}]},
+    "encoding_format": {"enum": ["float", "base64"], "default": "float"},
+    "dimensions": {"type": "integer", "minimum": 1},
+    "user": {"type": "string"}}},
   "MessagesRequest": {"type": "object", "required": ["model", "max_tokens", "messages"],
     "properties": {
       "model": {"type": "string"}, "max_tokens": {"type": "integer", "minimum": 1},
@@ -72,6 +78,15 @@ constexpr std::string_view kSchemas = R"json({
   "OllamaGenerate": {"type": "object", "required": ["model"], "properties": {
     "model": {"type": "string"}, "prompt": {"type": "string"}, "system": {"type": "string"},
     "raw": {"type": "boolean"}, "stream": {"type": "boolean", "default": true},
+    "options": {"type": "object"}, "keep_alive": {"type": ["string", "number"]}}},
+  "OllamaEmbed": {"type": "object", "required": ["model"], "properties": {
+    "model": {"type": "string"},
+    "input": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+    "truncate": {"type": "boolean", "default": true},
+    "dimensions": {"type": "integer", "minimum": 1},
+    "options": {"type": "object"}, "keep_alive": {"type": ["string", "number"]}}},
+  "OllamaEmbeddings": {"type": "object", "required": ["model"], "properties": {
+    "model": {"type": "string"}, "prompt": {"type": "string"},
     "options": {"type": "object"}, "keep_alive": {"type": ["string", "number"]}}},
   "OllamaShow": {"type": "object", "required": ["model"],
     "properties": {"model": {"type": "string"}}},
@@ -94,10 +109,13 @@ constexpr Operation kOperations[] = {
     {"get", "/v1/models/{id}", "One of them", ""},
     {"post", "/v1/chat/completions", "Answer a conversation", "ChatRequest"},
     {"post", "/v1/completions", "Continue a text", "CompletionRequest"},
+    {"post", "/v1/embeddings", "Texts as vectors", "EmbeddingsRequest"},
     {"post", "/v1/messages", "Answer a conversation (Anthropic)", "MessagesRequest"},
     {"post", "/v1/messages/count_tokens", "Count a prompt's tokens (Anthropic)", "CountRequest"},
     {"post", "/api/chat", "Answer a conversation (Ollama)", "OllamaChat"},
     {"post", "/api/generate", "Answer a prompt (Ollama)", "OllamaGenerate"},
+    {"post", "/api/embed", "Texts as vectors (Ollama)", "OllamaEmbed"},
+    {"post", "/api/embeddings", "A text as a vector (Ollama, older)", "OllamaEmbeddings"},
     {"get", "/api/tags", "The models that are served (Ollama)", ""},
     {"get", "/api/ps", "The models that are loaded (Ollama)", ""},
     {"post", "/api/show", "What a model is (Ollama)", "OllamaShow"},

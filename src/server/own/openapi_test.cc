@@ -60,5 +60,23 @@ TEST(OpenApi, EveryFieldOfAChatIsKnown) {
   EXPECT_EQ(api.call("POST", "/v1/chat/completions", request)->status(), 200);
 }
 
+TEST(OpenApi, EveryFieldOfItsOtherSchemasIsKnown) {
+  const Json schemas = description()["components"]["schemas"];
+  ApiFixture api;
+  api.generator().answer_at_once({{ApiFixture::word(0)}});
+  const std::vector<std::pair<const char*, const char*>> routes = {
+      {"EmbeddingsRequest", "/v1/embeddings"},
+      {"OllamaEmbed", "/api/embed"},
+      {"OllamaEmbeddings", "/api/embeddings"}};
+  for (const auto& [schema, path] : routes) {
+    const Json& fields = schemas[schema]["properties"];
+    Json request = Json::object();
+    for (const auto& [name, field] : fields.items()) request[name] = nullptr;
+    request["model"] = "tiny";
+    if (fields.contains("input")) request["input"] = "hi";
+    EXPECT_EQ(api.call("POST", path, request)->status(), 200) << path;
+  }
+}
+
 }  // namespace
 }  // namespace shoal::server

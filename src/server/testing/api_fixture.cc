@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/anthropic/routes.h"
+#include "server/embed/routes.h"
 #include "server/ollama/routes.h"
 #include "server/openai/routes.h"
 #include "server/own/routes.h"
@@ -23,10 +24,11 @@ T value_of(Result<T> result) {
 
 }  // namespace
 
-ApiFixture::ApiFixture(bool is_ready)
+ApiFixture::ApiFixture(bool is_ready, EmbeddingFacts embedding)
     : tokenizer_(make_word_tokenizer({"▁one", "▁two", "▁three", "END"})),
       template_(
           value_of(text::ChatTemplate::parse(kTemplate, text::chat_template_options(*tokenizer_)))),
+      embedding_(std::move(embedding)),
       generator_(static_cast<size_t>(tokenizer_->vocabulary_size())),
       metrics_("tiny"),
       workers_(value_of(Workers::start(1))),
@@ -35,6 +37,7 @@ ApiFixture::ApiFixture(bool is_ready)
   add_openai_routes(service_, &router_);
   add_anthropic_routes(service_, &router_);
   add_ollama_routes(service_, &router_);
+  add_embedding_routes(service_, &router_);
   add_own_routes(service_, &router_);
   if (is_ready) load();
 }
@@ -50,7 +53,8 @@ void ApiFixture::load() {
                                 .parameters_text = "1 k",
                                 .parameters = 1000,
                                 .bytes = 4000,
-                                .chat_template = std::string(kTemplate)}});
+                                .chat_template = std::string(kTemplate)},
+                      .embedding = embedding_});
 }
 
 ApiFixture::Answer ApiFixture::start(std::string_view method, std::string_view path,

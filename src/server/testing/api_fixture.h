@@ -18,7 +18,8 @@ namespace shoal::server {
 class ApiFixture {
  public:
   // is_ready: the model is loaded.
-  explicit ApiFixture(bool is_ready = true);
+  explicit ApiFixture(bool is_ready = true,
+                      EmbeddingFacts embedding = {.size = ScriptedGenerator::kHiddenSize});
 
   using Answer = std::shared_ptr<RecordedExchange>;
   // Starts a request; the answer may still be under way.
@@ -39,6 +40,7 @@ class ApiFixture {
  private:
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<text::ChatTemplate> template_;
+  const EmbeddingFacts embedding_;
   ScriptedGenerator generator_;
   Metrics metrics_;
   std::unique_ptr<Workers> workers_;

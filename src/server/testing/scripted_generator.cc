@@ -18,7 +18,7 @@ Result<runtime::RequestId> ScriptedGenerator::submit(runtime::GenerationRequest 
   {
     const std::lock_guard lock(mutex_);
     index = running_.size();
-    if (index >= refused_from_) return refusal_;
+    if (index + embeddings_.size() >= refused_from_) return refusal_;
     running_.push_back({.request = std::move(request)});
     answers_now = !answers_.empty();
     if (answers_now) answer = answers_[std::min(index, answers_.size() - 1)];
@@ -27,7 +27,57 @@ Result<runtime::RequestId> ScriptedGenerator::submit(runtime::GenerationRequest 
   return index + 1;
 }
 
+Result<runtime::RequestId> ScriptedGenerator::embed(runtime::EmbeddingRequest request) {
+  size_t index = 0;
+  bool ends_now = false;
+  {
+    const std::lock_guard lock(mutex_);
+    index = embeddings_.size();
+    if (index + running_.size() >= refused_from_) return refusal_;
+    embeddings_.push_back(std::move(request));
+    ends_now = !holds_embeddings_;
+  }
+  if (ends_now) end_embedding(index);
+  return kEmbeddingIds + index + 1;
+}
+
+std::vector<float> ScriptedGenerator::embedding_of(const std::vector<runtime::TokenId>& text) {
+  return {static_cast<float>(text.size()), 0, -1};
+}
+
+void ScriptedGenerator::hold_embeddings() {
+  const std::lock_guard lock(mutex_);
+  holds_embeddings_ = true;
+}
+
+std::vector<runtime::EmbeddingRequest> ScriptedGenerator::embeddings() const {
+  const std::lock_guard lock(mutex_);
+  return embeddings_;
+}
+
+void ScriptedGenerator::end_embedding(size_t index, Status status) {
+  runtime::EmbeddingResult result;
+  if (status.is_ok()) result.values = embedding_of(embeddings().at(index).prompt);
+  result.status = std::move(status);
+  tell(index, std::move(result));
+}
+
+void ScriptedGenerator::tell(size_t index, runtime::EmbeddingResult result) {
+  std::shared_ptr<runtime::EmbeddingSink> sink;
+  {
+    const std::lock_guard lock(mutex_);
+    sink = std::move(embeddings_.at(index).sink);
+    result.prompt_tokens = embeddings_[index].prompt.size();
+  }
+  if (sink != nullptr) sink->on_embedding(std::move(result));
+}
+
 void ScriptedGenerator::cancel(runtime::RequestId id) {
+  if (id > kEmbeddingIds) {
+    runtime::EmbeddingResult result;
+    result.is_cancelled = true;
+    return tell(id - kEmbeddingIds - 1, std::move(result));
+  }
   const std::lock_guard lock(mutex_);
   running_.at(id - 1).is_cancelled = true;
 }
@@ -44,7 +94,7 @@ runtime::SchedulerStats ScriptedGenerator::stats() const {
 
 void ScriptedGenerator::refuse_after(size_t requests, Status status) {
   const std::lock_guard lock(mutex_);
-  refused_from_ = running_.size() + requests;
+  refused_from_ = running_.size() + embeddings_.size() + requests;
   refusal_ = std::move(status);
 }
 
