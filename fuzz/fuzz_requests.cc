@@ -11,6 +11,7 @@
 #include "server/ollama/ollama_request.h"
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
+#include "server/responses/responses_request.h"
 
 namespace {
 
@@ -66,6 +67,14 @@ void feed_ollama(std::string_view body) {
   }
 }
 
+void feed_responses(std::string_view body) {
+  auto request = parse_responses_request(body);
+  if (!request.is_ok()) return;
+  check_options(request->options);
+  check_template_input(request->template_input);
+  CHECK(!request->template_input["messages"].empty());
+}
+
 void feed_embed(std::string_view body) {
   for (const auto parse : {parse_openai_embed, parse_ollama_embed, parse_ollama_embeddings}) {
     auto request = parse(body);
@@ -103,6 +112,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'o':
       feed_ollama(body);
+      break;
+    case 'r':
+      feed_responses(body);
       break;
     case 'e':
       feed_embed(body);

@@ -22,6 +22,7 @@
 #include "server/ollama/routes.h"
 #include "server/openai/routes.h"
 #include "server/own/routes.h"
+#include "server/responses/routes.h"
 
 namespace shoal::cli {
 namespace {
@@ -183,6 +184,7 @@ class Server {
     server::add_anthropic_routes(*service_, &router);
     server::add_ollama_routes(*service_, &router);
     server::add_embedding_routes(*service_, &router);
+    server::add_responses_routes(*service_, &router);
     server::add_own_routes(*service_, &router);
     server::HttpOptions http{.host = options_.host, .port = options_.port};
     http.connections_max = kConnectionsMax;

@@ -80,17 +80,7 @@ class ChatShape final : public AnswerShape {
 
   OrderedJson logprobs(const std::vector<AnswerToken>& tokens) const {
     if (!options_.wants_logprobs) return nullptr;
-    OrderedJson content = OrderedJson::array();
-    for (const AnswerToken& token : tokens) {
-      OrderedJson json = chat_token(*options_.tokenizer, token.id, token.logprob);
-      OrderedJson top = OrderedJson::array();
-      for (const runtime::TokenLogprob& other : token.top) {
-        top.push_back(chat_token(*options_.tokenizer, other.id, other.logprob));
-      }
-      json["top_logprobs"] = std::move(top);
-      content.push_back(std::move(json));
-    }
-    return {{"content", std::move(content)}, {"refusal", nullptr}};
+    return {{"content", token_logprobs(*options_.tokenizer, tokens)}, {"refusal", nullptr}};
   }
 
   const ShapeOptions options_;
@@ -165,6 +155,21 @@ class CompletionShape final : public AnswerShape {
 };
 
 }  // namespace
+
+OrderedJson token_logprobs(const text::Tokenizer& tokenizer,
+                           const std::vector<AnswerToken>& tokens) {
+  OrderedJson content = OrderedJson::array();
+  for (const AnswerToken& token : tokens) {
+    OrderedJson json = chat_token(tokenizer, token.id, token.logprob);
+    OrderedJson top = OrderedJson::array();
+    for (const runtime::TokenLogprob& other : token.top) {
+      top.push_back(chat_token(tokenizer, other.id, other.logprob));
+    }
+    json["top_logprobs"] = std::move(top);
+    content.push_back(std::move(json));
+  }
+  return content;
+}
 
 std::string token_label(std::string_view bytes) {
   if (is_utf8(bytes)) return std::string(bytes);

@@ -38,6 +38,10 @@ std::unique_ptr<AnswerShape> make_chat_shape(const ShapeOptions& options);
 std::unique_ptr<AnswerShape> make_completion_shape(const ShapeOptions& options,
                                                    std::vector<std::string> echoes);
 
+// An entry for each token: its label, log-probability and bytes, and the likeliest in its place.
+OrderedJson token_logprobs(const text::Tokenizer& tokenizer,
+                           const std::vector<AnswerToken>& tokens);
+
 // A token's text where it is UTF-8; else its bytes as "\xf0\x9f", so that none is lost.
 std::string token_label(std::string_view bytes);
 

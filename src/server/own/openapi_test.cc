@@ -65,6 +65,7 @@ TEST(OpenApi, EveryFieldOfItsOtherSchemasIsKnown) {
   ApiFixture api;
   api.generator().answer_at_once({{ApiFixture::word(0)}});
   const std::vector<std::pair<const char*, const char*>> routes = {
+      {"ResponsesRequest", "/v1/responses"},
       {"EmbeddingsRequest", "/v1/embeddings"},
       {"OllamaEmbed", "/api/embed"},
       {"OllamaEmbeddings", "/api/embeddings"}};

@@ -7,6 +7,7 @@
 #include "server/ollama/routes.h"
 #include "server/openai/routes.h"
 #include "server/own/routes.h"
+#include "server/responses/routes.h"
 
 namespace shoal::server {
 namespace {
@@ -38,6 +39,7 @@ ApiFixture::ApiFixture(bool is_ready, EmbeddingFacts embedding)
   add_anthropic_routes(service_, &router_);
   add_ollama_routes(service_, &router_);
   add_embedding_routes(service_, &router_);
+  add_responses_routes(service_, &router_);
   add_own_routes(service_, &router_);
   if (is_ready) load();
 }

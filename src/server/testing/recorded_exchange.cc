@@ -111,6 +111,24 @@ std::vector<nlohmann::json> RecordedExchange::events() const {
   return events;
 }
 
+std::vector<std::pair<std::string, nlohmann::json>> RecordedExchange::named_events() const {
+  constexpr std::string_view kName = "event: ";
+  constexpr std::string_view kData = "\ndata: ";
+  std::vector<std::pair<std::string, nlohmann::json>> events;
+  const std::string text = streamed();
+  for (size_t at = 0; at < text.size();) {
+    const size_t line = text.find('\n', at);
+    const size_t end = text.find("\n\n", at);
+    CHECK(text.compare(at, kName.size(), kName) == 0);
+    CHECK(end != std::string::npos && text.compare(line, kData.size(), kData) == 0);
+    const size_t data = line + kData.size();
+    events.emplace_back(text.substr(at + kName.size(), line - at - kName.size()),
+                        nlohmann::json::parse(text.substr(data, end - data), nullptr, false));
+    at = end + 2;
+  }
+  return events;
+}
+
 std::string RecordedExchange::streamed() const {
   const std::lock_guard lock(mutex_);
   return bytes_;

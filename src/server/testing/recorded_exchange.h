@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/http/exchange.h"
@@ -36,6 +37,8 @@ class RecordedExchange final : public Exchange {
   int status() const;
   nlohmann::json json() const;                 // of a whole answer
   std::vector<nlohmann::json> events() const;  // of a stream, [DONE] left out
+  // Of a stream whose events have names: these and their data.
+  std::vector<std::pair<std::string, nlohmann::json>> named_events() const;
   std::string streamed() const;
   bool is_stream() const;
   bool was_aborted() const;
