@@ -92,8 +92,8 @@ struct EngineStats {
   double load_seconds = 0;
 };
 
-// One session's tokens in a step. kAll is for drafted tokens: each one's logits say whether the next
-// one was right; truncate() takes back those that were not.
+// One session's tokens in a step. kAll is for drafted tokens: each one's logits say whether the
+// next one was right; truncate() takes back those that were not.
 struct AdvanceItem {
   SessionId session = 0;
   std::span<const TokenId> tokens;
@@ -132,10 +132,10 @@ class Engine {
   Result<GenerateResult> generate(const GenerateRequest& request);
   Status score(const ScoreRequest& request);
 
-  // One forward pass over several sessions at once, for a scheduler: appends each item's tokens. The
-  // outputs that items want, at most step_outputs_max(), in the order of items and tokens, are then
-  // sampled or read until the next call. All tokens together at most step_tokens_max(). kRequest,
-  // with nothing changed, when the cache has no room.
+  // One forward pass over several sessions at once, for a scheduler: appends each item's tokens.
+  // The outputs that items want, at most step_outputs_max(), in the order of items and tokens, are
+  // then sampled or read until the next call. All tokens together at most step_tokens_max().
+  // kRequest, with nothing changed, when the cache has no room.
   Status advance(std::span<const AdvanceItem> items);
   // Of an output of the last advance(). What a sampler chooses depends on the logits and itself,
   // not on the other items. kRequest: non-finite logits.
