@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "model/quote.h"
-#include "model/safetensors/json.h"
+#include "base/foreign/json.h"
+#include "base/foreign/quote.h"
 
 namespace shoal::model {
 namespace {

@@ -9,6 +9,7 @@ namespace shoal::model {
 namespace {
 
 using testing::expect_refused;
+using testing::GgufWriter;
 using testing::TempFolder;
 using testing::TinyModel;
 
