@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "runtime/engine.h"
 #include "runtime/sampler.h"
+#include "runtime/sampling/token_mask.h"
 #include "runtime/token.h"
 
 namespace shoal::runtime {
@@ -73,6 +74,9 @@ struct GenerationRequest {
   std::vector<TokenId> end_tokens;
   bool want_logprobs = false;
   uint32_t logprobs_top = 0;  // at most kLogprobsTopMax; only with want_logprobs
+  // What the answer must be; null: anything. Where nothing may follow, the answer ends with
+  // kEndOfGeneration. Shared by a request's answers, which each start it anew.
+  std::shared_ptr<const TokenGrammar> grammar;
   // Shared: the scheduler calls it until on_finished, though the client may have gone before.
   std::shared_ptr<TokenSink> sink;
 };

@@ -12,6 +12,7 @@
 
 #include "runtime/sampler.h"
 #include "server/api/fields.h"
+#include "server/generate/answer_grammar.h"
 #include "server/generate/generation.h"
 
 namespace shoal::server {
@@ -29,6 +30,7 @@ struct GenerationOptions {
   bool ignores_end = false;
   bool wants_logprobs = false;
   uint32_t logprobs_top = 0;
+  std::optional<AnswerGrammar> grammar{};  // what the answers must be; none: anything
 };
 
 // The least repetition penalty that is served: what float32 holds, with room.
