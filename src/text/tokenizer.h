@@ -106,6 +106,7 @@ class Tokenizer {
   int32_t leading_spaces() const { return leading_spaces_; }
 
  private:
+  friend class GrammarCompiler;
   struct Free {
     void operator()(ShoalTokenizer* tokenizer) const;
   };

@@ -1,4 +1,4 @@
-/* The C interface of the Rust part of src/text: tokenizers and chat templates.
+/* The C interface of the Rust part of src/text: tokenizers, chat templates and grammars.
  *
  * Every function that can fail returns a SHOAL_TEXT_* code. On kOk the outputs are set and `error`
  * is not; otherwise `error` holds a message and the outputs are untouched. A panic behind the
@@ -6,7 +6,8 @@
  *
  * Ownership: a ShoalText is borrowed (from the caller in arguments, from the object in results).
  * A ShoalBuffer or ShoalIds is owned by the caller and goes back through its _free function once.
- * Thread rule: objects are immutable; any function but _free may be called from many threads.
+ * Thread rule: objects are immutable; any function but _free may be called from many threads. A
+ * ShoalConstraint alone has a state, and one thread at a time.
  */
 #pragma once
 
@@ -45,6 +46,9 @@ typedef struct ShoalIds {
 
 typedef struct ShoalTokenizer ShoalTokenizer;
 typedef struct ShoalTemplate ShoalTemplate;
+typedef struct ShoalGrammarCompiler ShoalGrammarCompiler;
+typedef struct ShoalGrammar ShoalGrammar;
+typedef struct ShoalConstraint ShoalConstraint;
 
 /* In the structs below an id of -1 and a switch of -1 mean "not given", and so does a text whose
  * data is null. */
@@ -100,6 +104,33 @@ typedef struct ShoalTemplateTokens {
   ShoalText pad_token;
 } ShoalTemplateTokens;
 
+enum {
+  SHOAL_GRAMMAR_JSON_SCHEMA = 0,
+  SHOAL_GRAMMAR_REGEX = 1,
+  SHOAL_GRAMMAR_LARK = 2,
+  SHOAL_GRAMMAR_GBNF = 3,
+};
+
+typedef struct ShoalNamedSchema {
+  ShoalText name;
+  ShoalText schema;
+} ShoalNamedSchema;
+
+typedef struct ShoalGrammarSource {
+  int32_t kind; /* SHOAL_GRAMMAR_* */
+  ShoalText text;
+  const ShoalNamedSchema* schemas;
+  size_t schema_count;
+  ShoalText trigger; /* empty: none */
+  int repeats;
+} ShoalGrammarSource;
+
+/* One bit for each token id, from the lowest bit of the first word on; no words: all are set. */
+typedef struct ShoalMask {
+  const uint32_t* words;
+  size_t count;
+} ShoalMask;
+
 /* What encode puts around the text. */
 enum {
   SHOAL_TEXT_ENDS_NONE = 0,
@@ -132,6 +163,22 @@ void shoal_template_free(ShoalTemplate* chat_template);
 /* now: seconds since 1970, for strftime_now. */
 int shoal_template_render(const ShoalTemplate* chat_template, ShoalText request_json, int64_t now,
                           ShoalBuffer* text, ShoalBuffer* error);
+
+/* grammar.h says what these do. The compiler, a grammar and a constraint hold what they need of one
+ * another and of the tokenizer: they may be freed in any order. */
+int shoal_grammar_compiler_new(const ShoalTokenizer* tokenizer, ShoalGrammarCompiler** compiler,
+                               ShoalBuffer* error);
+void shoal_grammar_compiler_free(ShoalGrammarCompiler* compiler);
+int shoal_grammar_compile(const ShoalGrammarCompiler* compiler, const ShoalGrammarSource* source,
+                          ShoalGrammar** grammar, ShoalBuffer* error);
+void shoal_grammar_free(ShoalGrammar* grammar);
+int shoal_grammar_start(const ShoalGrammar* grammar, ShoalConstraint** constraint,
+                        ShoalBuffer* error);
+void shoal_constraint_free(ShoalConstraint* constraint);
+/* The mask is the constraint's, until its next call. */
+int shoal_constraint_allowed(ShoalConstraint* constraint, ShoalMask* mask, ShoalBuffer* error);
+int shoal_constraint_accept(ShoalConstraint* constraint, int32_t id, int* is_complete,
+                            ShoalBuffer* error);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-//! Runs foreign work, the rendering of a template, within a bound on its memory, stack and time.
+//! Runs foreign work (rendering a template, compiling a grammar) within a bound on its memory, stack
+//! and time.
 //!
 //! The template engine counts steps, but one step may build a string or a list of any size. So the
 //! work gets a thread of its own whose allocations are counted. An allocation that would pass the

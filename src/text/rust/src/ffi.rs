@@ -5,6 +5,7 @@
 
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
 
 use crate::error::{Result, TextError};
 use crate::json;
@@ -95,7 +96,7 @@ pub struct ShoalTemplateTokens {
 }
 
 impl ShoalText {
-    fn borrow(bytes: &[u8]) -> Self {
+    pub fn borrow(bytes: &[u8]) -> Self {
         ShoalText {
             data: bytes.as_ptr(),
             size: bytes.len(),
@@ -106,7 +107,7 @@ impl ShoalText {
         slice(self.data, self.size)
     }
 
-    unsafe fn text<'a>(self, what: &str) -> Result<&'a str> {
+    pub unsafe fn text<'a>(self, what: &str) -> Result<&'a str> {
         std::str::from_utf8(self.bytes()).map_err(|e| {
             TextError::input(format!("{what} is not UTF-8 at byte {}", e.valid_up_to()))
         })
@@ -121,7 +122,7 @@ impl ShoalText {
     }
 }
 
-unsafe fn slice<'a, T>(data: *const T, count: usize) -> &'a [T] {
+pub unsafe fn slice<'a, T>(data: *const T, count: usize) -> &'a [T] {
     if data.is_null() {
         &[]
     } else {
@@ -139,7 +140,7 @@ fn buffer(bytes: Vec<u8>) -> ShoalBuffer {
 }
 
 /// Runs the work, keeps panics in, and turns the outcome into a code and an output.
-unsafe fn guard<T>(
+pub unsafe fn guard<T>(
     out: *mut T,
     error: *mut ShoalBuffer,
     work: impl FnOnce() -> Result<T>,
@@ -198,7 +199,7 @@ pub unsafe extern "C" fn shoal_ids_free(ids: ShoalIds) {
 pub unsafe extern "C" fn shoal_tokenizer_from_json(
     json: ShoalText,
     options: *const ShoalTokenizerOptions,
-    tokenizer: *mut *mut ShoalTokenizer,
+    tokenizer: *mut *const ShoalTokenizer,
     error: *mut ShoalBuffer,
 ) -> c_int {
     guard(tokenizer, error, || {
@@ -213,7 +214,7 @@ pub unsafe extern "C" fn shoal_tokenizer_from_json(
             end_of_generation: slice(options.end_of_generation, options.end_of_generation_count),
         };
         let built = json::build(json.text("tokenizer.json")?, &options)?;
-        Ok(Box::into_raw(Box::new(built)))
+        Ok(Arc::into_raw(Arc::new(built)))
     })
 }
 
@@ -266,21 +267,22 @@ unsafe fn read_vocabulary<'a>(raw: &ShoalVocabulary) -> Result<Vocabulary<'a>> {
 #[no_mangle]
 pub unsafe extern "C" fn shoal_tokenizer_from_vocabulary(
     vocabulary: *const ShoalVocabulary,
-    tokenizer: *mut *mut ShoalTokenizer,
+    tokenizer: *mut *const ShoalTokenizer,
     error: *mut ShoalBuffer,
 ) -> c_int {
     guard(tokenizer, error, || {
         let built = vocabulary::build(read_vocabulary(&*vocabulary)?)?;
-        Ok(Box::into_raw(Box::new(built)))
+        Ok(Arc::into_raw(Arc::new(built)))
     })
 }
 
 /// # Safety
 /// The tokenizer came from this library and was not freed yet, or is null.
 #[no_mangle]
-pub unsafe extern "C" fn shoal_tokenizer_free(tokenizer: *mut ShoalTokenizer) {
+pub unsafe extern "C" fn shoal_tokenizer_free(tokenizer: *const ShoalTokenizer) {
     if !tokenizer.is_null() {
-        drop(Box::from_raw(tokenizer));
+        // Grammars may hold it further.
+        drop(Arc::from_raw(tokenizer));
     }
 }
 

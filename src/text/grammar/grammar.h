@@ -4,19 +4,18 @@
 // model), a Grammar for a request, a Constraint for each of its answers. The work is done by the
 // crate llguidance: an Earley parser over lexemes that are derivatives of regular expressions, so
 // that a mask is exact for every tokenization, characters of several tokens included.
-// Foreign input: a source is bounded in bytes and nesting, its compilation in steps, memory and
-// time, a mask in steps and a Constraint in memory; what passes a bound is kRequest and says which.
+// Foreign input: a source is bounded in bytes (schemas 256 KiB together, Lark and GBNF 64 KiB, a
+// regular expression 32 KiB) and in nesting, its compilation in steps, memory and time, a mask in
+// steps and a Constraint in memory; what passes a bound is kRequest and says which.
 // Thread rule: GrammarCompiler and Grammar are immutable, any thread; a Constraint is one thread's
-// at a time. A compiler borrows the tokenizer, which must outlive all three.
+// at a time. Each of the three, and the tokenizer, may end before the others.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -38,17 +37,19 @@ struct GrammarSource {
   enum class Kind {
     // A JSON schema (draft 2020-12, and what older drafts share with it). Text in the form of
     // Python's json.dumps: ", " and ": " between parts, no other white space, so that an answer
-    // cannot be white space without end. A keyword that is not enforced is an error that names it,
-    // as is one of a type that it cannot have; "format" is enforced for the formats that are known.
+    // cannot be white space without end; properties in the schema's order. A keyword that restricts
+    // and is not enforced is an error that names it and its place; "format" is enforced where it is
+    // date-time, time, date, duration, email, hostname, ipv4, ipv6 or uuid.
     kJsonSchema,
     // A regular expression for the whole answer, in the syntax of Rust's crate regex; anchors at
     // its ends are allowed and mean nothing.
     kRegex,
     // Lark in llguidance's dialect
     // (https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md); it starts at `start`.
-    // Beside Lark's own: `%json { schema }`, `@name` (see `schemas`), control tokens as <|name|> or
-    // <[id]>, and rules with max_tokens. A string such as "<tool_call>" means the text however it
-    // is tokenized, a user-defined token of that spelling included, but never a control token.
+    // Beside Lark's own: `%json { schema }` and `@name` (see `schemas`), which are as kJsonSchema,
+    // and control tokens as <|name|> or <[id]>. A string such as "<tool_call>" means the text
+    // however it is tokenized, a user-defined token of that spelling included, but never a control
+    // token.
     kLark,
     // llama.cpp's GBNF (https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md); it
     // starts at `root`.
@@ -125,9 +126,7 @@ class Grammar {
 
 class GrammarCompiler {
  public:
-  static constexpr size_t kSourceBytesMax = 1 << 20;  // of a schema or grammar, all parts together
-  static constexpr size_t kRegexBytesMax = 32 << 10;  // of a regular expression on its own
-
+  // Builds the trie: tens of milliseconds, and some bytes for each byte of the vocabulary.
   static Result<std::unique_ptr<GrammarCompiler>> create(const Tokenizer& tokenizer);
   ~GrammarCompiler();
   GrammarCompiler(const GrammarCompiler&) = delete;

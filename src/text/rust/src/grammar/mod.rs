@@ -1,0 +1,9 @@
+//! Grammars: which tokens an answer may go on with, by the crate `llguidance`.
+
+mod compiler;
+mod constraint;
+mod ffi;
+mod gbnf;
+mod lark;
+mod schema;
+mod token_trie;
