@@ -66,7 +66,7 @@ class Engine::Impl {
   Status score(const ScoreRequest& request);
   Status advance(std::span<const AdvanceItem> items);
   Status health() const;
-  Result<TokenId> sample(size_t output, Sampler& sampler);
+  Result<TokenId> sample(size_t output, Sampler& sampler, const TokenMask& mask);
   const LogitSummary& summary(size_t output) const { return instance_->summaries()[output]; }
   Result<std::span<const float>> fetch_logits(size_t output);
   std::span<const float> hidden_states(size_t item);
@@ -249,7 +249,7 @@ Engine::Impl::Extension Engine::Impl::sampled(SessionId session, std::span<const
 }
 
 Result<TokenId> Engine::Impl::choose(Sampler& sampler) {
-  if (step_.mode == OutputMode::kSummary) return sample(0, sampler);
+  if (step_.mode == OutputMode::kSummary) return sample(0, sampler, {});
   instance_->clock().set_stage(tensor::Stage::kDecode);
   const tensor::PhaseScope scope(instance_->clock(), tensor::Phase::kSampling);
   ASSIGN_OR_RETURN(const auto token, sampler.sample({logits_.first(token_count()), nullptr}));
@@ -257,16 +257,16 @@ Result<TokenId> Engine::Impl::choose(Sampler& sampler) {
   return *token;
 }
 
-Result<TokenId> Engine::Impl::sample(size_t output, Sampler& sampler) {
+Result<TokenId> Engine::Impl::sample(size_t output, Sampler& sampler, const TokenMask& mask) {
   instance_->clock().set_stage(tensor::Stage::kDecode);
   const tensor::PhaseScope scope(instance_->clock(), tensor::Phase::kSampling);
   std::optional<TokenId> token;
-  if (!sampler.wants_full(RankInstance::kCandidatesMax)) {
-    ASSIGN_OR_RETURN(token, sampler.sample({{}, &summary(output)}));
+  if (!sampler.wants_full(RankInstance::kCandidatesMax, mask)) {
+    ASSIGN_OR_RETURN(token, sampler.sample({{}, &summary(output)}, mask));
   }
   if (!token.has_value()) {
     ASSIGN_OR_RETURN(const std::span<const float> logits, fetch_logits(output));
-    ASSIGN_OR_RETURN(token, sampler.sample({logits, nullptr}));
+    ASSIGN_OR_RETURN(token, sampler.sample({logits, nullptr}, mask));
     CHECK(token.has_value());
   }
   return *token;
@@ -539,8 +539,8 @@ Result<GenerateResult> Engine::generate(const GenerateRequest& request) {
 }
 Status Engine::score(const ScoreRequest& request) { return impl_->score(request); }
 Status Engine::advance(std::span<const AdvanceItem> items) { return impl_->advance(items); }
-Result<TokenId> Engine::sample(size_t output, Sampler& sampler) {
-  return impl_->sample(output, sampler);
+Result<TokenId> Engine::sample(size_t output, Sampler& sampler, const TokenMask& mask) {
+  return impl_->sample(output, sampler, mask);
 }
 const LogitSummary& Engine::summary(size_t output) const { return impl_->summary(output); }
 Result<std::span<const float>> Engine::fetch_logits(size_t output) {

@@ -138,8 +138,8 @@ class Engine {
   // kRequest, with nothing changed, when the cache has no room.
   Status advance(std::span<const AdvanceItem> items);
   // Of an output of the last advance(). What a sampler chooses depends on the logits and itself,
-  // not on the other items. kRequest: non-finite logits.
-  Result<TokenId> sample(size_t output, Sampler& sampler);
+  // not on the other items. kRequest: non-finite logits, or none that the mask allows.
+  Result<TokenId> sample(size_t output, Sampler& sampler, const TokenMask& mask = {});
   const LogitSummary& summary(size_t output) const;
   // [token_count()], valid until the next call; costs a message from every rank.
   Result<std::span<const float>> fetch_logits(size_t output);

@@ -14,6 +14,8 @@ namespace shoal::runtime {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Of a mask's tokens, the best that are looked at before all of them are sorted.
+constexpr size_t kAllowedTop = 256;
 
 Status check_range(std::string_view name, float value, bool good, std::string_view range) {
   if (good) return Status::ok();
@@ -30,6 +32,10 @@ Status non_finite() {
   return Status::request(
       "non-finite logits: the model computed NaN or infinity for this request (damaged weights, "
       "overflow, or a context beyond its training)");
+}
+
+Status nothing_allowed() {
+  return Status::request("the model holds every token that the grammar allows here for impossible");
 }
 
 // One order for "worst in front" of std::*_heap that puts the best in front.
@@ -115,7 +121,7 @@ void Sampler::accept_generated(TokenId id) {
   any_generated_ = true;
 }
 
-bool Sampler::changes_logits() const {
+bool Sampler::adjusts_logits() const {
   return !params_.logit_bias.empty() || (any_seen_ && params_.repetition_penalty != 1) ||
          (any_generated_ && (params_.presence_penalty != 0 || params_.frequency_penalty != 0));
 }
@@ -127,14 +133,15 @@ bool Sampler::may_raise_logits() const {
          params_.frequency_penalty < 0;
 }
 
-bool Sampler::wants_full(size_t candidates_max) const {
-  if (changes_logits() && may_raise_logits()) return true;
+bool Sampler::wants_full(size_t candidates_max, const TokenMask& mask) const {
+  if (adjusts_logits() && may_raise_logits()) return true;
   if (is_greedy()) return false;
-  return params_.top_k == 0 ? changes_logits()
+  return params_.top_k == 0 ? adjusts_logits() || !mask.allows_all()
                             : static_cast<size_t>(params_.top_k) > candidates_max;
 }
 
 float Sampler::adjusted(Candidate candidate) const {
+  if (!mask_.allows(candidate.id)) return -kInfinity;
   float logit = candidate.logit;
   const auto index = static_cast<size_t>(candidate.id);
   if (seen_[index] != 0) {
@@ -151,26 +158,32 @@ float Sampler::adjusted(Candidate candidate) const {
   return logit;
 }
 
-Result<std::optional<TokenId>> Sampler::sample(const LogitView& logits) {
-  if (!logits.full.empty()) return sample_full(logits.full);
-  CHECK(logits.summary != nullptr);
-  return sample_summary(*logits.summary);
+Result<std::optional<TokenId>> Sampler::sample(const LogitView& logits, const TokenMask& mask) {
+  mask_ = mask;
+  if (logits.full.empty()) {
+    CHECK(logits.summary != nullptr);
+    return sample_summary(*logits.summary);
+  }
+  const bool only_masks = !mask.allows_all() && !adjusts_logits();
+  return only_masks && !is_greedy() && params_.top_k == 0 ? sample_allowed(logits.full)
+                                                          : sample_full(logits.full);
 }
 
 Result<std::optional<TokenId>> Sampler::sample_full(std::span<const float> logits) {
   CHECK(logits.size() == seen_.size());
   heap_.clear();
   heap_.reserve(logits.size());
-  const bool changes = changes_logits();
+  const bool adjusts = adjusts_logits();
   Candidate best{0, -kInfinity};
   for (size_t i = 0; i < logits.size(); ++i) {
     if (!(logits[i] < kInfinity)) return non_finite();
     Candidate candidate{static_cast<TokenId>(i), logits[i]};
-    if (changes) candidate.logit = adjusted(candidate);
+    if (!mask_.allows(candidate.id)) continue;
+    if (adjusts) candidate.logit = adjusted(candidate);
     if (comes_before(candidate, best)) best = candidate;
     if (candidate.logit > -kInfinity) heap_.push_back(candidate);
   }
-  if (heap_.empty()) return non_finite();
+  if (heap_.empty()) return mask_.allows_all() ? non_finite() : nothing_allowed();
   if (is_greedy()) return std::optional<TokenId>(best.id);
 
   const double inverse = 1.0 / double{params_.temperature};
@@ -184,6 +197,37 @@ Result<std::optional<TokenId>> Sampler::sample_full(std::span<const float> logit
   return token;
 }
 
+// Often nearly all tokens are allowed. The best of them and the total are found as in a summary,
+// and they are sorted only where those are not enough.
+Result<std::optional<TokenId>> Sampler::sample_allowed(std::span<const float> logits) {
+  CHECK(logits.size() == seen_.size());
+  allowed_.resize(logits.size());
+  bool is_finite = true;
+  for (size_t first = 0; first < logits.size(); first += TokenMask::kWordBits) {
+    const uint32_t word = mask_.word(first / TokenMask::kWordBits);
+    const size_t count = std::min(TokenMask::kWordBits, logits.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      const float logit = logits[first + i];
+      is_finite = is_finite && logit < kInfinity;
+      allowed_[first + i] = ((word >> i) & 1U) != 0 ? logit : -kInfinity;
+    }
+  }
+  if (!is_finite) return non_finite();
+  summarize(allowed_,
+            {.top_max = kAllowedTop, .inverse_temperature = inverse_temperature(), .path = path_},
+            &allowed_summary_);
+  if (allowed_summary_.top.front().logit == -kInfinity) return nothing_allowed();
+  mask_ = {};  // it is in the logits now
+  ASSIGN_OR_RETURN(const auto token, sample_summary(allowed_summary_));
+  if (token.has_value()) return token;
+  heap_.clear();
+  for (size_t i = 0; i < allowed_.size(); ++i) {
+    if (allowed_[i] > -kInfinity) heap_.push_back({static_cast<TokenId>(i), allowed_[i]});
+  }
+  std::make_heap(heap_.begin(), heap_.end(), comes_after);
+  return draw(allowed_summary_.log_sum_exp, /*complete=*/true);
+}
+
 // A summary is enough when no token outside it could change the choice. A token outside is at most
 // `floor`, the last one's logit, as the model gave it; steps that only lower logits keep it there.
 // So of the adjusted candidates those above the floor, and unchanged ones at it, come in the order
@@ -192,8 +236,9 @@ Result<std::optional<TokenId>> Sampler::sample_summary(const LogitSummary& summa
   if (summary.non_finite) return non_finite();
   const bool complete = summary.top.size() == summary.rows;
   if (summary.top.empty() || summary.top.front().logit == -kInfinity) return non_finite();
-  const bool changes = changes_logits();
-  if (!complete && changes && may_raise_logits()) return std::optional<TokenId>();
+  const bool adjusts = adjusts_logits();
+  if (!complete && adjusts && may_raise_logits()) return std::optional<TokenId>();
+  const bool changes = adjusts || !mask_.allows_all();
 
   const float floor = summary.top.back().logit;
   heap_.clear();
@@ -203,7 +248,7 @@ Result<std::optional<TokenId>> Sampler::sample_summary(const LogitSummary& summa
     const bool in_order = complete || candidate.logit > floor || candidate.logit == given;
     if (in_order && candidate.logit > -kInfinity) heap_.push_back(candidate);
   }
-  if (heap_.empty() && complete) return non_finite();
+  if (heap_.empty() && complete) return mask_.allows_all() ? non_finite() : nothing_allowed();
   if (heap_.empty()) return std::optional<TokenId>();
   std::make_heap(heap_.begin(), heap_.end(), comes_after);
   if (is_greedy()) return std::optional<TokenId>(heap_.front().id);

@@ -4,13 +4,13 @@
 //   1. penalties on the model's logits: repetition (tokens of prompt and answer, once per distinct
 //      token: a positive logit is divided by it, a negative one multiplied), then frequency (times
 //      the count) and presence; the last two count tokens of the answer only, as OpenAI's do;
-//   2. logit_bias is added; banned tokens become -infinity;
+//   2. logit_bias is added; banned tokens, and those that a mask leaves out, become -infinity;
 //   3. temperature 0 (or below 0.0001) takes the best, lowest id among equals, and stops here;
 //   4. logits are divided by the temperature; then top_k, top_p over what top_k left, min_p.
 // The draw is from the kept tokens in falling order, with CounterRandom: seed and draw number give
 // the same token on every platform.
 // NaN, +infinity, or nothing but -infinity is the request's error "non-finite logits".
-// Thread rule: one thread at a time. Memory: 5 bytes per vocabulary entry.
+// Thread rule: one thread at a time. Memory: 5 bytes per vocabulary entry, 9 once there was a mask.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,9 @@
 #include "base/status.h"
 #include "runtime/sampling/logits.h"
 #include "runtime/sampling/random.h"
+#include "runtime/sampling/token_mask.h"
 #include "runtime/token.h"
+#include "tensor/kernel_path.h"
 
 namespace shoal::runtime {
 
@@ -60,16 +62,16 @@ class Sampler {
   void accept_prompt(TokenId id);
   void accept_generated(TokenId id);
 
-  // The next token, which the caller then accepts. No token: the summary is not enough to be sure,
-  // give the full logits of the same position (no draw was used up).
-  Result<std::optional<TokenId>> sample(const LogitView& logits);
+  // The next token, one that the mask allows, which the caller then accepts. No token: the summary
+  // is not enough to be sure, give the full logits of the same position (no draw was used up).
+  Result<std::optional<TokenId>> sample(const LogitView& logits, const TokenMask& mask = {});
 
   // What a summary's log_sum_exp should be taken at; 0: it is not needed.
   float inverse_temperature() const {
     return is_greedy() || params_.top_k > 0 ? 0.0F : 1.0F / params_.temperature;
   }
   // A summary with that many candidates is not worth asking for: it would not be enough.
-  bool wants_full(size_t candidates_max) const;
+  bool wants_full(size_t candidates_max, const TokenMask& mask = {}) const;
   uint64_t seed() const { return random_.seed(); }
   const SamplingParams& params() const { return params_; }
 
@@ -77,9 +79,10 @@ class Sampler {
   Sampler(SamplingParams params, size_t vocabulary, uint64_t seed);
   bool is_greedy() const { return params_.temperature < kTemperatureMin; }
   float adjusted(Candidate candidate) const;
-  bool changes_logits() const;
+  bool adjusts_logits() const;
   bool may_raise_logits() const;
   Result<std::optional<TokenId>> sample_full(std::span<const float> logits);
+  Result<std::optional<TokenId>> sample_allowed(std::span<const float> logits);
   Result<std::optional<TokenId>> sample_summary(const LogitSummary& summary);
   // log_total: ln of the sum of exp(logit / temperature) over all tokens.
   std::optional<TokenId> draw(double log_total, bool complete);
@@ -93,6 +96,11 @@ class Sampler {
   bool any_generated_ = false;
   std::vector<Candidate> heap_;   // adjusted candidates not yet taken, best in front
   std::vector<Candidate> taken_;  // in falling order
+  // Of the call under way.
+  TokenMask mask_;
+  std::vector<float> allowed_;  // [vocabulary] logits, -infinity where the mask leaves them out
+  LogitSummary allowed_summary_;
+  tensor::KernelPath path_ = tensor::best_kernel_path();
 };
 
 }  // namespace shoal::runtime

@@ -315,6 +315,110 @@ TEST(Sampler, ASummaryChoosesWhatFullLogitsChooseOrAsksForThem) {
 }
 
 // Against a sort of all rows: ties, impossible tokens, fewer rows than are asked for.
+// A mask of these ids of so many.
+std::vector<uint32_t> mask_of(const std::vector<TokenId>& ids, size_t vocabulary) {
+  std::vector<uint32_t> words((vocabulary + 31) / 32);
+  for (const TokenId id : ids) words[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
+  return words;
+}
+
+TEST(Sampler, OnlyWhatAMaskAllowsIsChosen) {
+  const std::vector<float> logits = random_logits(1000, 3);
+  const std::vector<TokenId> ids = {7, 31, 32, 500, 999};
+  const std::vector<uint32_t> words = mask_of(ids, logits.size());
+  for (const float temperature : {0.0F, 0.5F, 1.0F, 2.0F}) {
+    for (const int32_t top_k : {0, 2, 40}) {
+      SamplingParams params;
+      params.temperature = temperature;
+      params.top_k = top_k;
+      params.repetition_penalty = top_k == 2 ? 1.2F : 1.0F;
+      params.seed = 5;
+      Sampler sampler = make(params, logits.size());
+      for (int i = 0; i < 50; ++i) {
+        const auto token = sampler.sample({logits, nullptr}, TokenMask(words));
+        ASSERT_TRUE(token.is_ok()) << token.status().message();
+        EXPECT_TRUE(std::find(ids.begin(), ids.end(), **token) != ids.end()) << **token;
+        sampler.accept_generated(**token);
+      }
+    }
+  }
+}
+
+// Masked logits, cut as the model gave them, are drawn from as if the others were impossible.
+TEST(Sampler, AMaskIsLikeLogitsOfMinusInfinity) {
+  const std::vector<float> logits = random_logits(3000, 9);
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < 3000; id += id % 5 + 1) ids.push_back(id);
+  const std::vector<uint32_t> words = mask_of(ids, logits.size());
+  std::vector<float> cut(logits.size(), -kInfinity);
+  for (const TokenId id : ids) cut[static_cast<size_t>(id)] = logits[static_cast<size_t>(id)];
+  for (const float temperature : {0.0F, 0.3F, 1.0F, 4.0F}) {
+    for (const float top_p : {0.6F, 1.0F}) {
+      SamplingParams params;
+      params.temperature = temperature;
+      params.top_p = top_p;
+      params.seed = 11;
+      Sampler masked = make(params, logits.size());
+      Sampler plain = make(params, logits.size());
+      for (int i = 0; i < 200; ++i) {
+        const auto token = masked.sample({logits, nullptr}, TokenMask(words));
+        ASSERT_TRUE(token.is_ok());
+        EXPECT_EQ(**token, pick(plain, cut)) << temperature << " " << top_p << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Sampler, AMaskedSummaryChoosesWhatMaskedLogitsChooseOrAsksForThem) {
+  size_t enough = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const std::vector<float> logits = random_logits(400, seed);
+    std::vector<TokenId> ids;
+    for (TokenId id = static_cast<TokenId>(seed % 7); id < 400; id += 7) ids.push_back(id);
+    const std::vector<uint32_t> words = mask_of(ids, logits.size());
+    SamplingParams params;
+    params.temperature = seed % 2 == 0 ? 0.0F : 1.0F;
+    params.top_k = 5;
+    params.seed = seed;
+    LogitSummary summary;
+    summarize(logits, {.top_max = 64, .inverse_temperature = 1}, &summary);
+    Sampler by_summary = make(params, logits.size());
+    Sampler by_logits = make(params, logits.size());
+    const auto expected = by_logits.sample({logits, nullptr}, TokenMask(words));
+    const auto token = by_summary.sample({{}, &summary}, TokenMask(words));
+    ASSERT_TRUE(token.is_ok() && expected.is_ok());
+    if (!token->has_value()) continue;
+    ++enough;
+    EXPECT_EQ(**token, **expected) << seed;
+  }
+  EXPECT_GT(enough, 100U);
+}
+
+TEST(Sampler, AMaskOfImpossibleTokensIsTheRequestsError) {
+  std::vector<float> logits(100, 1.0F);
+  logits[3] = -kInfinity;
+  const std::vector<uint32_t> words = mask_of({3}, logits.size());
+  for (const float temperature : {0.0F, 1.0F}) {
+    SamplingParams params;
+    params.temperature = temperature;
+    Sampler sampler = make(params, logits.size());
+    const auto token = sampler.sample({logits, nullptr}, TokenMask(words));
+    ASSERT_FALSE(token.is_ok());
+    EXPECT_EQ(token.status().code(), StatusCode::kRequest);
+    logits[50] = kNan;
+    EXPECT_FALSE(sampler.sample({logits, nullptr}, TokenMask(mask_of({1}, 100))).is_ok());
+    logits[50] = 1;
+  }
+}
+
+TEST(TokenMask, AllowsNothingBehindItsLastWord) {
+  const std::vector<uint32_t> words = {~0U, 1U};
+  const TokenMask mask(words);
+  EXPECT_TRUE(mask.allows(31) && mask.allows(32));
+  EXPECT_FALSE(mask.allows(33) || mask.allows(64) || mask.allows_all());
+  EXPECT_TRUE(TokenMask().allows(1'000'000) && TokenMask().allows_all());
+}
+
 TEST(LogitSummary, HoldsTheBestRowsInOrder) {
   for (const size_t rows : {1, 5, 255, 256, 257, 1000, 4096}) {
     for (const size_t top_max : {1, 20, 64, 256, 300}) {

@@ -1,9 +1,10 @@
-// TokenMask: which tokens may be chosen; TokenConstraint and TokenGrammar: who says so, step by step.
+// TokenMask: which tokens may be chosen; TokenConstraint and TokenGrammar: who says so, each step.
 //
 // The runtime knows nothing of texts: whoever builds a request brings an implementation.
 // Thread rule: a TokenGrammar any thread; a TokenConstraint one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,7 +17,7 @@ namespace shoal::runtime {
 // One bit for each id of the vocabulary, from the lowest bit of the first word on. Borrowed words.
 class TokenMask {
  public:
-  static constexpr size_t kBits = 32;  // of a word
+  static constexpr size_t kWordBits = 32;
 
   TokenMask() = default;  // allows every token
   explicit TokenMask(std::span<const uint32_t> words) : words_(words) {}
@@ -24,11 +25,14 @@ class TokenMask {
   bool allows_all() const { return words_.empty(); }
   // Ids behind the last word are not allowed.
   bool allows(TokenId id) const {
-    if (words_.empty()) return true;
     const auto index = static_cast<size_t>(id);
-    return index / kBits < words_.size() && ((words_[index / kBits] >> (index % kBits)) & 1U) != 0;
+    return ((word(index / kWordBits) >> (index % kWordBits)) & 1U) != 0;
   }
-  std::span<const uint32_t> words() const { return words_; }
+  // Bits of the ids from index * kWordBits on.
+  uint32_t word(size_t index) const {
+    if (words_.empty()) return ~0U;
+    return index < words_.size() ? words_[index] : 0;
+  }
 
  private:
   std::span<const uint32_t> words_;

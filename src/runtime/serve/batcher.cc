@@ -272,6 +272,7 @@ Status Batcher::start(Job& job, const PrefixIndex::Match& match) {
   CHECK_MSG(sampler.is_ok(), sampler.status().message().c_str());
   job.sampler = std::move(sampler).value();
   for (const TokenId id : job.tokens) job.sampler->accept_prompt(id);
+  if (job.request.grammar != nullptr) job.constraint = job.request.grammar->start();
   job.started = now();
   job.reused_tokens = match.tokens;
   // Reserved now, so that a step allocates nothing.
@@ -488,6 +489,26 @@ void Batcher::pool(Job& job, size_t item) {
   end(job, StopReason::kEndOfGeneration);
 }
 
+// The next token: any, or one that the request's grammar allows.
+Result<TokenId> Batcher::choose(Job& job, size_t output) {
+  if (job.constraint == nullptr) return engine_.sample(output, *job.sampler);
+  const Nanoseconds start = now();
+  const auto allowed = job.constraint->allowed();
+  counters_.mask_seconds += seconds_between(start, now());
+  ++counters_.masks;
+  if (!allowed.is_ok()) return allowed.status();
+  return engine_.sample(output, *job.sampler, *allowed);
+}
+
+// The grammar's next state; true where the answer is whole.
+Result<bool> Batcher::follow(Job& job, TokenId token) {
+  if (job.constraint == nullptr) return false;
+  const Nanoseconds start = now();
+  const auto is_complete = job.constraint->accept(token);
+  counters_.mask_seconds += seconds_between(start, now());
+  return is_complete;
+}
+
 // From the job's outputs, of which `output` is the first: one token, then one more for each drafted
 // token that was the one chosen, since the logits behind it are then the answer's.
 void Batcher::answer(Job& job, size_t output) {
@@ -501,7 +522,7 @@ void Batcher::answer(Job& job, size_t output) {
 
 // False when the answer is over.
 bool Batcher::answer_once(Job& job, size_t output) {
-  const auto token = engine_.sample(output, *job.sampler);
+  const auto token = choose(job, output);
   if (!token.is_ok()) {
     if (token.status().code() != StatusCode::kRequest) (void)note(token.status());
     fail(job, token.status());
@@ -513,12 +534,19 @@ bool Batcher::answer_once(Job& job, size_t output) {
     end(job, StopReason::kEndOfGeneration);
     return false;
   }
+  const auto is_complete = follow(job, *token);
+  if (!is_complete.is_ok()) {
+    fail(job, is_complete.status());
+    return false;
+  }
   job.sampler->accept_generated(*token);
   job.tokens.push_back(*token);
   if (job.drafter.has_value()) job.drafter->append(job.tokens);
   ++counters_.generated_tokens;
   if (!deliver(job, output, *token)) return false;
-  if (job.answered() == job.request.tokens_max) {
+  if (*is_complete) {
+    end(job, StopReason::kEndOfGeneration);
+  } else if (job.answered() == job.request.tokens_max) {
     end(job, StopReason::kTokensMax);
   } else if (job.tokens.size() > engine_.context()) {
     end(job, StopReason::kContextFull);

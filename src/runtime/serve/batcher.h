@@ -88,6 +88,8 @@ class Batcher {
   void note_held(Job& job);
   void pool(Job& job, size_t item);
   void answer(Job& job, size_t output);
+  Result<TokenId> choose(Job& job, size_t output);
+  Result<bool> follow(Job& job, TokenId token);
   bool answer_once(Job& job, size_t output);
   void settle_draft(Job& job, size_t right);
   bool deliver(Job& job, size_t output, TokenId token);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -35,6 +36,7 @@ struct Ask {
   std::vector<TokenId> end_tokens;
   bool want_logprobs = false;
   uint32_t logprobs_top = 0;
+  std::shared_ptr<const TokenGrammar> grammar;
 };
 
 Ask greedy(std::vector<TokenId> prompt, uint32_t tokens_max) {
@@ -81,6 +83,7 @@ class BatcherTest : public ::testing::Test {
       request.end_tokens = ask.end_tokens;
       request.want_logprobs = ask.want_logprobs;
       request.logprobs_top = ask.logprobs_top;
+      request.grammar = ask.grammar;
       request.sink = sink;
       const Status good = batcher->check(request);
       CHECK_MSG(good.is_ok(), good.message().c_str());
@@ -749,6 +752,139 @@ TEST_P(RandomTraffic, EndsWithEveryBlockAccountedFor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafted, RandomTraffic, ::testing::Values(0U, 3U, 16U));
+
+// Each token but the `ends` leaves, divided by three, a remainder of one more than the one before;
+// after `length` of them the answer is whole. Fails at token `fails_at`.
+class Steps final : public TokenGrammar {
+ public:
+  struct Shape {
+    size_t length = 20;
+    size_t fails_at = SIZE_MAX;
+    std::vector<TokenId> ends{};  // allowed from the third token on
+  };
+  explicit Steps(Shape shape) : shape_(std::move(shape)) {}
+
+  std::unique_ptr<TokenConstraint> start() const override {
+    return std::make_unique<State>(shape_);
+  }
+
+ private:
+  class State final : public TokenConstraint {
+   public:
+    explicit State(const Shape& shape) : shape_(shape) {}
+    Result<TokenMask> allowed() override {
+      if (taken_ == shape_.fails_at) return Status::request("it cannot go on");
+      words_.assign((kVocabulary + 31) / 32, 0);
+      for (TokenId id = (before_ + 1) % 3; id < static_cast<TokenId>(kVocabulary); id += 3) {
+        if (std::find(shape_.ends.begin(), shape_.ends.end(), id) == shape_.ends.end()) allow(id);
+      }
+      if (taken_ >= 3) {
+        for (const TokenId id : shape_.ends) allow(id);
+      }
+      return TokenMask(words_);
+    }
+    Result<bool> accept(TokenId id) override {
+      CHECK(TokenMask(words_).allows(id));
+      before_ = id;
+      return ++taken_ == shape_.length;
+    }
+
+   private:
+    void allow(TokenId id) { words_[static_cast<size_t>(id) / 32] |= 1U << (id % 32); }
+    const Shape shape_;
+    std::vector<uint32_t> words_;
+    TokenId before_ = 0;
+    size_t taken_ = 0;
+  };
+  const Shape shape_;
+};
+
+std::shared_ptr<const TokenGrammar> steps(Steps::Shape shape) {
+  return std::make_shared<Steps>(std::move(shape));
+}
+
+bool is_of_steps(const std::vector<TokenId>& tokens) {
+  TokenId before = 0;
+  for (const TokenId id : tokens) {
+    if ((id - before + 3 * static_cast<TokenId>(kVocabulary)) % 3 != 1) return false;
+    before = id;
+  }
+  return true;
+}
+
+TEST_F(BatcherTest, AGrammarDecidesWhatAnAnswerSaysAndWhenItIsWhole) {
+  World world = make(cluster_of(2, 400));
+  Ask ask = greedy(tokens_of(1, 20), 100);
+  ask.grammar = steps({.length = 20});
+  const auto whole = world.add(ask);
+  ask.tokens_max = 20;
+  const auto just_whole = world.add(ask);
+  ask.tokens_max = 7;
+  const auto cut = world.add(ask);
+  ask.grammar = nullptr;
+  const auto free = world.add(ask);
+  world.finish();
+  EXPECT_EQ(whole->tokens().size(), 20U);
+  EXPECT_TRUE(is_of_steps(whole->tokens()));
+  EXPECT_EQ(whole->wait().reason, StopReason::kEndOfGeneration);
+  EXPECT_EQ(just_whole->wait().reason, StopReason::kEndOfGeneration);
+  EXPECT_EQ(just_whole->tokens(), whole->tokens());
+  EXPECT_EQ(cut->wait().reason, StopReason::kTokensMax);
+  EXPECT_EQ(cut->tokens().size(), 7U);
+  EXPECT_FALSE(is_of_steps(free->tokens()));
+  EXPECT_EQ(world.stats().masks, 47U);
+  EXPECT_GT(world.stats().mask_seconds, 0);
+}
+
+TEST_F(BatcherTest, AGrammarSaysWhereAnEndTokenMayCome) {
+  World world = make(cluster_of(1, 400));
+  Ask ask = greedy(tokens_of(1, 20), 100);
+  ask.end_tokens = {7};
+  ask.sampling.logit_bias = {{7, 90}};
+  ask.grammar = steps({.length = 50, .ends = {7}});
+  const auto sink = world.add(ask);
+  world.finish();
+  EXPECT_EQ(sink->wait().reason, StopReason::kEndOfGeneration);
+  EXPECT_EQ(sink->tokens().size(), 3U);
+}
+
+TEST_F(BatcherTest, AGrammarThatCannotGoOnFailsItsRequestAlone) {
+  World world = make(cluster_of(1, 400));
+  Ask ask = greedy(tokens_of(1, 20), 30);
+  ask.grammar = steps({.length = 50, .fails_at = 4});
+  const auto failing = world.add(ask);
+  ask.grammar = steps({.length = 10});
+  const auto other = world.add(ask);
+  world.finish();
+  EXPECT_EQ(failing->wait().status.code(), StatusCode::kRequest);
+  EXPECT_THAT(failing->wait().status.message(), HasSubstr("cannot go on"));
+  EXPECT_EQ(failing->tokens().size(), 4U);
+  EXPECT_EQ(other->tokens().size(), 10U);
+}
+
+// With penalties, log-probabilities, sampling, cached beginnings and too little room for all.
+TEST_F(BatcherTest, C58AConstrainedAnswerIsTheSameAloneAndAmongOthers) {
+  std::vector<Ask> asks = mixed_requests(12);
+  for (size_t i = 0; i < asks.size(); ++i) {
+    if (i % 3 != 2) asks[i].grammar = steps({.length = 10 + 7 * i});
+  }
+  std::vector<std::vector<TokenId>> alone;
+  for (const Ask& ask : asks) {
+    World world = make(cluster_of(2, 600));
+    const auto sink = world.add(ask);
+    world.finish();
+    alone.push_back(sink->tokens());
+  }
+  World world = make(cluster_of(2, 600));
+  std::vector<std::shared_ptr<Recorder>> sinks;
+  for (const Ask& ask : asks) sinks.push_back(world.add(ask));
+  world.finish();
+  for (size_t i = 0; i < asks.size(); ++i) {
+    EXPECT_EQ(sinks[i]->tokens(), alone[i]) << i;
+    EXPECT_TRUE(asks[i].grammar == nullptr || is_of_steps(sinks[i]->tokens())) << i;
+  }
+  EXPECT_GT(world.stats().preemptions, 0U);
+}
 
 }  // namespace
 }  // namespace shoal::runtime

@@ -12,6 +12,7 @@
 #include "runtime/draft/ngram_drafter.h"
 #include "runtime/engine.h"
 #include "runtime/sampler.h"
+#include "runtime/sampling/token_mask.h"
 #include "runtime/serve/embedding.h"
 #include "runtime/serve/generation.h"
 #include "runtime/serve/pooler.h"
@@ -35,11 +36,12 @@ struct Job {
 
   std::vector<TokenId> tokens;  // the prompt, then the answer
   size_t prompt_tokens = 0;
-  std::optional<Sampler> sampler;  // of an answer that has started
+  std::optional<Sampler> sampler;               // of an answer that has started
+  std::unique_ptr<TokenConstraint> constraint;  // as long as the sampler, where there is a grammar
   std::optional<NgramDrafter> drafter;
-  Nanoseconds started{0};    // first step
-  Nanoseconds answering{0};  // first token
-  size_t reused_tokens = 0;  // at its first start
+  Nanoseconds started{0};                       // first step
+  Nanoseconds answering{0};                     // first token
+  size_t reused_tokens = 0;                     // at its first start
 
   // While it is in a session:
   SessionId session = 0;

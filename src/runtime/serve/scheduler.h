@@ -14,8 +14,8 @@
 // answer's next ones, the others are forgotten. A step has as many as pay (draft/draft_pace.h).
 // What holds: a request's tokens and log-probabilities depend on the request, its seed and the
 // engine's layout only, never on what else runs. A request's failure leaves the others running.
-// A step allocates nothing once its buffers have been used, except where a request starts or ends
-// and where a block enters or leaves the index of prefixes.
+// A step allocates nothing once its buffers have been used, except where a request starts or ends,
+// where a block enters or leaves the index of prefixes, and where a grammar does.
 // Thread rule: every function may be called from any thread; drain() and the destructor not from a
 // sink. Borrows the engine, which must outlive it and which nobody else uses meanwhile.
 #pragma once
@@ -76,6 +76,8 @@ struct SchedulerStats {
   uint64_t drafted_tokens = 0;   // computed for them
   uint64_t accepted_tokens = 0;  // of those, chosen for the answer
   uint64_t steps = 0;
+  uint64_t masks = 0;       // tokens chosen among those that a grammar allowed
+  double mask_seconds = 0;  // that the grammars took for them
   // How long a client should wait before it tries a full queue again; at least 1.
   double retry_after_seconds = 1;
   EngineStats engine;  // at most a second old while requests run
