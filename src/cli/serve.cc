@@ -208,6 +208,7 @@ class Server {
     generator_ = server::make_generator(*scheduler_);
     const TextParts& text = loaded_->text();
     const model::ModelConfig& config = loaded_->model().config;
+    ASSIGN_OR_RETURN(grammars_, text::GrammarCompiler::create(*text.tokenizer));
     const std::string no_chat =
         text.chat_template_status.is_ok()
             ? "the model has no chat template, so it was not made for chats: use /v1/completions, "
@@ -217,6 +218,7 @@ class Server {
     service_->set_ready({.tokenizer = text.tokenizer.get(),
                          .chat_template = text.chat_template.get(),
                          .no_chat = no_chat,
+                         .grammars = grammars_.get(),
                          .generator = generator_.get(),
                          .context = loaded_->context(),
                          .facts = facts_of(loaded_->model(), text),
@@ -266,6 +268,7 @@ class Server {
   std::unique_ptr<server::Workers> text_worker_;
   std::unique_ptr<server::Service> service_;
   std::unique_ptr<LoadedModel> loaded_;
+  std::unique_ptr<text::GrammarCompiler> grammars_;
   std::unique_ptr<server::Generator> generator_;
   std::unique_ptr<runtime::Scheduler> scheduler_;
   std::unique_ptr<server::HttpServer> http_;

@@ -18,7 +18,7 @@
 #include "server/http/exchange.h"
 #include "server/own/metrics.h"
 #include "text/chat_template.h"
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 #include "text/tokenizer.h"
 
 namespace shoal::server {
@@ -45,7 +45,7 @@ struct ServedModel {
   const text::Tokenizer* tokenizer = nullptr;
   const text::ChatTemplate* chat_template = nullptr;  // null: `no_chat` says why
   std::string no_chat{};
-  const text::GrammarCompiler* grammars = nullptr;
+  const text::GrammarCompiler* grammars = nullptr;  // of the tokenizer
   Generator* generator = nullptr;
   size_t context = 0;  // of one request: prompt and answer together
   ModelFacts facts{};

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "server/generate/answer_format.h"
+
 namespace shoal::server {
 namespace {
 
@@ -88,8 +90,6 @@ void read_prompt(Fields* fields, MessageRequest* request) {
                         "only {\"type\": \"disabled\"} is served");
   fields->refuse_unless("mcp_servers", {Json::array()}, "is not served");
   fields->refuse("context_management", "is not served");
-  fields->refuse("output_config", "is not served");
-  fields->refuse("output_format", "is not served: JSON is not enforced yet");
   fields->refuse("cache_control", "is not served here: what is alike is cached without it");
 }
 
@@ -143,6 +143,7 @@ ApiResult<MessageRequest> parse(std::string_view body, bool has_answer) {
   Fields fields(*json);
   MessageRequest request;
   read_prompt(&fields, &request);
+  request.options.grammar = read_anthropic_format(&fields, body);
   if (has_answer) read_answer(&fields, &request.options);
   if (auto error = fields.finish()) return std::move(*error);
   return request;

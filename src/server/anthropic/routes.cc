@@ -35,9 +35,10 @@ std::optional<ApiError> answer(Service& service, const Request& http,
   const MessageAnswerOptions options{.model = service.names().model,
                                      .prompt_tokens = prepared->prompt.size(),
                                      .is_stream = request->options.is_stream};
-  return service.generate(model,
-                          make_choices(request->options, prepared->prompt,
-                                       model.tokenizer->special().end_of_generation),
+  auto choices = make_choices(request->options, prepared->prompt,
+                              model.tokenizer->special().end_of_generation);
+  if (auto error = constrain(*model.grammars, request->options.grammar, &choices)) return error;
+  return service.generate(model, std::move(choices),
                           make_message_answer(options, exchange, service), exchange);
 }
 

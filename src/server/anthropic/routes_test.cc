@@ -130,6 +130,18 @@ TEST_F(AnthropicRoutes, WhatIsWrongOrNotServedIsRefusedByName) {
          "image");
 }
 
+TEST_F(AnthropicRoutes, AnOutputFormatIsWhatTheAnswerFollows) {
+  api_.generator().answer_at_once({Ids{one_}});
+  const Json format = {{"type", "json_schema"}, {"schema", {{"type", "null"}}}};
+  EXPECT_EQ(send({{"output_format", format}})->status(), 200);
+  EXPECT_EQ(send({{"output_config", {{"format", format}}}})->status(), 200);
+  for (const auto& request : api_.generator().requests(2)) {
+    EXPECT_TRUE(request.grammar->start()->allowed()->allows(byte_token('n')));
+  }
+  refuse({{"output_format", {{"type", "json_schema"}, {"schema", {{"type", "objekt"}}}}}},
+         "output_format");
+}
+
 TEST_F(AnthropicRoutes, ErrorsHaveTheTypesOfTheirStatuses) {
   EXPECT_EQ(send({{"model", "other"}})->status(), 404);
   EXPECT_EQ(send({{"model", "other"}})->json()["error"]["type"], "not_found_error");

@@ -1,6 +1,7 @@
 // AnswerGrammar: what a request demands of its answers' text, from its fields to its choices.
 //
-// Thread rule: values and pure functions; compiling takes milliseconds, so not on the sockets' thread.
+// Thread rule: values and pure functions; compiling takes milliseconds, so not on the sockets'
+// thread.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@
 #include "runtime/sampling/token_mask.h"
 #include "server/api/error_response.h"
 #include "server/generate/generation.h"
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 namespace shoal::server {
 

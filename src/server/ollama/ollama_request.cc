@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "server/generate/answer_format.h"
+
 namespace shoal::server {
 namespace {
 
@@ -99,7 +101,6 @@ void read_common(Fields* fields, OllamaRequest* request) {
   request->options.is_stream = fields->boolean("stream").value_or(true);
   read_ollama_options(fields, request);
   read_ollama_keep_alive(fields);
-  fields->refuse_unless("format", {""}, "is not served: JSON is not enforced yet");
   fields->refuse_unless("think", {false}, "is not served; thoughts are a part of the text");
   fields->refuse_unless("logprobs", {false}, "is served by /v1/chat/completions");
   fields->refuse_unless("top_logprobs", {0}, "is served by /v1/chat/completions");
@@ -143,6 +144,7 @@ ApiResult<OllamaRequest> parse_ollama_chat(std::string_view body) {
   Fields fields(*json);
   OllamaRequest request;
   read_common(&fields, &request);
+  request.options.grammar = read_ollama_format(&fields, body);
   fields.refuse_unless("tools", {Json::array()}, "tools are not served yet");
   Json messages = Json::array();
   if (const Json* list = fields.array("messages")) {
@@ -162,6 +164,7 @@ ApiResult<OllamaRequest> parse_ollama_generate(std::string_view body) {
   Fields fields(*json);
   OllamaRequest request;
   read_common(&fields, &request);
+  request.options.grammar = read_ollama_format(&fields, body);
   auto prompt = fields.text("prompt");
   const auto system = fields.text("system");
   request.is_raw = fields.boolean("raw").value_or(false);

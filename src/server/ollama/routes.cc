@@ -110,9 +110,11 @@ std::optional<ApiError> answer(Service& service, OllamaRequest* request, bool is
   }
   const auto prompt = prompt_ids(model, request);
   if (!prompt.is_ok()) return prompt.error();
-  return service.generate(
-      model, make_choices(request->options, *prompt, model.tokenizer->special().end_of_generation),
-      make_ollama_answer(options, exchange, service), exchange);
+  auto choices =
+      make_choices(request->options, *prompt, model.tokenizer->special().end_of_generation);
+  if (auto error = constrain(*model.grammars, request->options.grammar, &choices)) return error;
+  return service.generate(model, std::move(choices), make_ollama_answer(options, exchange, service),
+                          exchange);
 }
 
 using Parse = ApiResult<OllamaRequest> (*)(std::string_view body);

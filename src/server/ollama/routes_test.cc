@@ -109,7 +109,8 @@ TEST_F(OllamaRoutes, ARequestForNothingLoadsTheModel) {
 }
 
 TEST_F(OllamaRoutes, WhatIsNotServedIsRefusedByName) {
-  refuse(chat({{"format", "json"}}), "format");
+  refuse(chat({{"format", "yaml"}}), "format");
+  refuse(chat({{"format", {{"type", "objekt"}}}}), "format");
   refuse(chat({{"tools", Json::array({Json::object()})}}), "tools");
   refuse(chat({{"think", true}}), "think");
   refuse(chat({{"options", {{"num_gpu", 1}}}}), "options.num_gpu");
@@ -125,6 +126,16 @@ TEST_F(OllamaRoutes, WhatIsNotServedIsRefusedByName) {
                 Json::array({Json::object(
                     {{"role", "user"}, {"content", "hi"}, {"images", Json::array({"aGk="})}})})}}),
          "messages[0].images");
+}
+
+TEST_F(OllamaRoutes, AFormatIsWhatTheAnswerFollows) {
+  EXPECT_EQ(chat({{"format", "json"}, {"stream", false}})->status(), 200);
+  EXPECT_EQ(generate({{"format", {{"type", "boolean"}}}, {"stream", false}})->status(), 200);
+  EXPECT_EQ(generate({{"format", ""}, {"stream", false}})->status(), 200);
+  const auto requests = api_.generator().requests(3);
+  EXPECT_TRUE(requests[0].grammar->start()->allowed()->allows(byte_token('{')));
+  EXPECT_TRUE(requests[1].grammar->start()->allowed()->allows(byte_token('t')));
+  EXPECT_EQ(requests[2].grammar, nullptr);
 }
 
 TEST_F(OllamaRoutes, TheModelIsListedShownAndFoundWithItsTag) {

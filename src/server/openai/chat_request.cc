@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "server/generate/answer_format.h"
+
 namespace shoal::server {
 namespace {
 
@@ -117,8 +119,6 @@ void refuse_unserved(Fields* fields) {
   fields->refuse("functions", kNoTools);
   fields->refuse_unless("function_call", {"none", "auto"}, kNoTools);
   (void)fields->boolean("parallel_tool_calls");  // without tools it changes nothing
-  fields->refuse_unless("response_format", {Json::object({{"type", "text"}})},
-                        "only {\"type\": \"text\"} is served: JSON is not enforced yet");
   fields->refuse_unless("modalities", {Json::array({"text"})}, "only [\"text\"] is served");
   fields->refuse("audio", "only text is served");
   fields->refuse("prediction", "is not served");
@@ -201,6 +201,7 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body) {
   read_generation_options(&fields, &request.options);
   read_tokens_max(&fields, &request.options);
   read_logprobs(&fields, &request.options);
+  request.options.grammar = read_openai_format(&fields, body);
   read_labels(&fields);
   refuse_unserved(&fields);
   if (auto error = fields.finish()) return std::move(*error);

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "server/generate/answer_format.h"
+
 namespace shoal::server {
 namespace {
 
@@ -76,6 +78,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body) {
   request.options.tokens_max = static_cast<uint32_t>(
       fields.integer("max_tokens", {.min = 1, .max = INT32_MAX}).value_or(kDefaultTokensMax));
   read_logprobs(&fields, &request.options);
+  request.options.grammar = read_openai_format(&fields, body);
   request.echoes = fields.boolean("echo").value_or(false);
   if (request.echoes && request.options.wants_logprobs) {
     fields.fail("echo", "does not go with logprobs: the prompt's own are not computed");

@@ -52,10 +52,12 @@ std::optional<ApiError> chat(Service& service, const Request& http,
     error->param = "messages";
     return error;
   }
+  auto choices = make_choices(options, *prompt, served.tokenizer->special().end_of_generation);
+  if (auto error = constrain(*served.grammars, options.grammar, &choices)) return error;
   auto shape =
       make_chat_shape({.tokenizer = served.tokenizer, .wants_logprobs = options.wants_logprobs});
   return service.generate(
-      served, make_choices(options, *prompt, served.tokenizer->special().end_of_generation),
+      served, std::move(choices),
       make_answer(answer_options(service, options), std::move(shape), exchange, service), exchange);
 }
 
@@ -100,6 +102,7 @@ std::optional<ApiError> complete(Service& service, const Request& http,
     if (!echo.is_ok()) return echo.error();
     echoes.insert(echoes.end(), options.choices, *echo);
   }
+  if (auto error = constrain(*served.grammars, options.grammar, &choices)) return error;
   auto shape = make_completion_shape(
       {.tokenizer = served.tokenizer, .wants_logprobs = options.wants_logprobs}, std::move(echoes));
   AnswerOptions answer = answer_options(service, options);

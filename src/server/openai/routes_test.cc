@@ -342,5 +342,34 @@ TEST_F(OpenAiRoutes, C53WhileLoadingRequestsAreToldToComeBack) {
   EXPECT_EQ(loading.call("GET", "/v1/models")->status(), 200);
 }
 
+TEST_F(OpenAiRoutes, TheAnswersOfARequestFollowItsGrammar) {
+  answer_with({{one_}});
+  const Json format = {{"type", "json_schema"},
+                       {"json_schema", {{"name", "n"}, {"schema", {{"type", "null"}}}}}};
+  EXPECT_EQ(chat({{"n", 2}, {"response_format", format}})->status(), 200);
+  EXPECT_EQ(complete({{"prompt", {"a", "b"}}, {"guided_choice", {"x", "y"}}})->status(), 200);
+  EXPECT_EQ(complete()->status(), 200);
+  const auto requests = api_.generator().requests(5);
+  for (const size_t i : {0, 1}) {
+    const auto constraint = requests[i].grammar->start();
+    EXPECT_TRUE(constraint->allowed()->allows(byte_token('n')));
+    EXPECT_FALSE(constraint->allowed()->allows(one_));
+  }
+  EXPECT_TRUE(requests[3].grammar->start()->allowed()->allows(byte_token('y')));
+  EXPECT_EQ(requests[4].grammar, nullptr);
+}
+
+TEST_F(OpenAiRoutes, C52AFormatThatCannotBeEnforcedIsRefusedWithTheReason) {
+  const Json schema = {{"properties", {{"a", {{"not", Json::object()}}}}}};
+  const Json format = {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}};
+  const auto answer = chat({{"response_format", format}});
+  EXPECT_EQ(answer->status(), 400);
+  const Json error = answer->json()["error"];
+  EXPECT_EQ(error["param"], "response_format");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("#/properties/a/not: \"not\""));
+  EXPECT_EQ(complete({{"guided_regex", "(a"}})->json()["error"]["param"], "guided_regex");
+  EXPECT_TRUE(api_.generator().requests(0).empty());
+}
+
 }  // namespace
 }  // namespace shoal::server

@@ -121,8 +121,11 @@ class Families {
     add({name, help, prometheus::MetricType::Gauge, {}}, std::move(metric));
   }
   void counter(const std::string& name, const std::string& help, uint64_t value) {
+    counter(name, help, static_cast<double>(value));
+  }
+  void counter(const std::string& name, const std::string& help, double value) {
     prometheus::ClientMetric metric;
-    metric.counter.value = static_cast<double>(value);
+    metric.counter.value = value;
     add({name, help, prometheus::MetricType::Counter, {}}, std::move(metric));
   }
 
@@ -166,6 +169,10 @@ void add_scheduler(const runtime::SchedulerStats& stats, Families* out) {
   out->counter("shoal:requests_refused_total", "Requests that the scheduler did not take.",
                stats.requests_refused);
   out->counter("shoal:steps_total", "Forward passes.", stats.steps);
+  out->counter("shoal:grammar_tokens_total", "Tokens chosen among those that a grammar allowed.",
+               stats.masks);
+  out->counter("shoal:grammar_seconds_total", "Time that grammars took for those tokens.",
+               stats.mask_seconds);
 }
 
 }  // namespace

@@ -39,7 +39,26 @@ constexpr std::string_view kSchemas = R"json({
     "stream": {"type": "boolean", "default": false},
     "stream_options": {"type": "object", "properties": {"include_usage": {"type": "boolean"}}},
     "ignore_eos": {"type": "boolean"},
+    "response_format": {"type": "object", "required": ["type"], "properties": {
+      "type": {"enum": ["text", "json_object", "json_schema"]},
+      "schema": {"$ref": "#/components/schemas/JsonSchema"},
+      "json_schema": {"type": "object", "required": ["schema"], "properties": {
+        "name": {"type": "string"}, "description": {"type": "string"},
+        "strict": {"type": "boolean"},
+        "schema": {"$ref": "#/components/schemas/JsonSchema"}}}}},
+    "guided_json": {"$ref": "#/components/schemas/JsonSchema"},
+    "guided_regex": {"type": "string"},
+    "guided_choice": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+    "guided_grammar": {"type": "string"},
+    "grammar": {"type": "string"},
+    "json_schema": {"$ref": "#/components/schemas/JsonSchema"},
+    "structured_outputs": {"type": "object", "properties": {
+      "json": {"$ref": "#/components/schemas/JsonSchema"}, "regex": {"type": "string"},
+      "choice": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+      "grammar": {"type": "string"}, "json_object": {"type": "boolean"}}},
     "user": {"type": "string"}}},
+  "JsonSchema": {"type": ["object", "boolean", "string"],
+    "description": "A JSON schema, where it is a string as its text"},
   "ChatRequest": {"allOf": [{"$ref": "#/components/schemas/Generation"}, {"type": "object",
     "required": ["messages"], "properties": {
       "messages": {"type": "array", "minItems": 1,
@@ -81,18 +100,24 @@ constexpr std::string_view kSchemas = R"json({
       "temperature": {"type": "number", "minimum": 0, "maximum": 1},
       "top_p": {"type": "number"}, "top_k": {"type": "integer"},
       "stop_sequences": {"type": "array", "items": {"type": "string"}},
-      "stream": {"type": "boolean"}, "metadata": {"type": "object"}}},
+      "stream": {"type": "boolean"}, "metadata": {"type": "object"},
+      "output_format": {"$ref": "#/components/schemas/OutputFormat"},
+      "output_config": {"type": "object", "properties": {
+        "format": {"$ref": "#/components/schemas/OutputFormat"}}}}},
+  "OutputFormat": {"type": "object", "required": ["type", "schema"], "properties": {
+    "type": {"const": "json_schema"}, "schema": {"$ref": "#/components/schemas/JsonSchema"}}},
   "CountRequest": {"type": "object", "required": ["model", "messages"], "properties": {
     "model": {"type": "string"}, "messages": {"type": "array"},
     "system": {"type": ["string", "array"]}}},
   "OllamaChat": {"type": "object", "required": ["model"], "properties": {
     "model": {"type": "string"}, "messages": {"type": "array"},
     "stream": {"type": "boolean", "default": true}, "options": {"type": "object"},
-    "keep_alive": {"type": ["string", "number"]}}},
+    "keep_alive": {"type": ["string", "number"]}, "format": {"type": ["string", "object"]}}},
   "OllamaGenerate": {"type": "object", "required": ["model"], "properties": {
     "model": {"type": "string"}, "prompt": {"type": "string"}, "system": {"type": "string"},
     "raw": {"type": "boolean"}, "stream": {"type": "boolean", "default": true},
-    "options": {"type": "object"}, "keep_alive": {"type": ["string", "number"]}}},
+    "options": {"type": "object"}, "keep_alive": {"type": ["string", "number"]},
+    "format": {"type": ["string", "object"]}}},
   "OllamaEmbed": {"type": "object", "required": ["model"], "properties": {
     "model": {"type": "string"},
     "input": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},

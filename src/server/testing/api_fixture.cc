@@ -30,6 +30,7 @@ ApiFixture::ApiFixture(bool is_ready, EmbeddingFacts embedding)
       template_(
           value_of(text::ChatTemplate::parse(kTemplate, text::chat_template_options(*tokenizer_)))),
       embedding_(std::move(embedding)),
+      grammars_(value_of(text::GrammarCompiler::create(*tokenizer_))),
       generator_(static_cast<size_t>(tokenizer_->vocabulary_size())),
       metrics_("tiny"),
       workers_(value_of(Workers::start(1))),
@@ -47,6 +48,7 @@ ApiFixture::ApiFixture(bool is_ready, EmbeddingFacts embedding)
 void ApiFixture::load() {
   service_.set_ready({.tokenizer = tokenizer_.get(),
                       .chat_template = template_.get(),
+                      .grammars = grammars_.get(),
                       .generator = &generator_,
                       .context = ScriptedGenerator::kContext,
                       .facts = {.format = "gguf",

@@ -41,6 +41,7 @@ class ApiFixture {
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<text::ChatTemplate> template_;
   const EmbeddingFacts embedding_;
+  std::unique_ptr<text::GrammarCompiler> grammars_;
   ScriptedGenerator generator_;
   Metrics metrics_;
   std::unique_ptr<Workers> workers_;
