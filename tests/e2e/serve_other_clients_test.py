@@ -121,7 +121,7 @@ class OllamaTest(ServedCase):
             self.client.chat(model="llama3.2", messages=QUESTION)
         self.assertEqual(caught.exception.status_code, 404)
         with self.assertRaises(ollama.ResponseError) as caught:
-            self.chat(format="json")
+            self.chat(format={"type": "objekt"})
         self.assertIn("format", caught.exception.error)
 
 

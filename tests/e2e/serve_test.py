@@ -158,8 +158,8 @@ class ChatTest(ServedCase):
     def test_errors_name_what_is_wrong(self):
         self.refused(openai.NotFoundError, "model", model="gpt-4o")
         self.refused(openai.BadRequestError, "temperature", temperature=3)
-        self.refused(openai.BadRequestError, "response_format",
-                     response_format={"type": "json_object"})
+        self.refused(openai.BadRequestError, "response_format.type",
+                     response_format={"type": "yaml"})
         self.refused(openai.BadRequestError, "tools", tools=[
             {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}])
         self.refused(openai.BadRequestError, "top_logprobs", top_logprobs=3)
