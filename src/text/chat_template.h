@@ -40,11 +40,12 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  // request_json is an object: "messages" (OpenAI's form), optional "tools",
-  // "add_generation_prompt" (true when absent), and any further variables for the template
-  // ("enable_thinking", ...). Before the template sees them:
+  // request_json is an object: "messages" (OpenAI's form), optional "tools" (a list, or the JSON
+  // text of one), "add_generation_prompt" (true when absent), and any further variables for the
+  // template ("enable_thinking", ...). Before the template sees them:
   //  - a content array of text parts becomes the joined string; another part type is kRequest;
   //  - a tool call's arguments given as JSON text become the value; text that is no JSON stays.
+  // A template that fails on those values, or on a content of null, is given the text instead.
   // now is the time that strftime_now shows, in the local time zone.
   //
   // kRequest when the template refuses the conversation (is_refusal() then holds), when it fails

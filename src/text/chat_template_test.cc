@@ -195,6 +195,22 @@ TEST(TextCases, C37_ToolArgumentsAreMappingsAndNullContentIsEmpty) {
   Json broken = chat;
   broken["messages"][1]["tool_calls"][0]["function"]["arguments"] = "{city:";
   EXPECT_EQ(render("{{ messages[1].tool_calls[0].function.arguments }}", broken), "{city:");
+  // DeepSeek's templates add the arguments to a text, where the content is none.
+  constexpr const char* kAdds =
+      "{% set m = messages[1] %}{% if m.content is none %}"
+      "{{ '(' + m.tool_calls[0].function.arguments + ')' }}{% endif %}";
+  EXPECT_EQ(render(kAdds, chat), R"(({"city":"Paris"}))");
+}
+
+TEST(TextCases, C32_ToolsGivenAsTextKeepTheirOrder) {
+  Json chat = conversation(message("user", "?"));
+  chat["tools"] = R"([{"type":"function","function":{"z":"é<","a":[1.0]}}])";
+  EXPECT_EQ(render("{{ tools | tojson }}", chat),
+            R"([{"type": "function", "function": {"z": "é<", "a": [1.0]}}])");
+  chat["tools"] = "[";
+  const auto text = parse("{{ tools }}")->render(chat.dump());
+  ASSERT_FALSE(text.is_ok());
+  EXPECT_THAT(text.status().message(), HasSubstr("tools is no JSON"));
 }
 
 TEST(TextCases, C38_DatesAndVariablesThatAreNotDefined) {

@@ -17,6 +17,12 @@ pub fn parse(request: &str) -> Result<Map<String, Value>> {
     for (index, message) in messages.iter_mut().enumerate() {
         normalize(message).map_err(|e| e.context(&format!("messages[{index}]")))?;
     }
+    // As text their keys have kept the order in which the client wrote them.
+    if let Some(Value::String(text)) = request.get("tools") {
+        let tools = serde_json::from_str(text)
+            .map_err(|e| TextError::input(format!("tools is no JSON: {e}")))?;
+        request.insert("tools".to_owned(), tools);
+    }
     Ok(request)
 }
 
@@ -34,11 +40,6 @@ fn normalize(message: &mut Value) -> Result<()> {
             return Err(TextError::input(
                 "content must be a string, null or an array of text parts",
             ));
-        }
-    }
-    if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
-        for call in calls {
-            parse_arguments(call);
         }
     }
     Ok(())
@@ -69,19 +70,36 @@ fn join_parts(parts: &[Value]) -> Result<String> {
     Ok(texts.join("\n"))
 }
 
-/// Arguments arrive as JSON text; a text that is no JSON stays one.
-fn parse_arguments(call: &mut Value) {
+/// The same request with values for the calls' arguments, which arrive as JSON text; a text that is
+/// no JSON stays one. None where there are none.
+pub fn with_argument_values(request: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let mut request = request.clone();
+    let mut found = false;
+    for message in request.get_mut("messages")?.as_array_mut()? {
+        let Some(Value::Array(calls)) = message.get_mut("tool_calls") else {
+            continue;
+        };
+        for call in calls {
+            found = parse_arguments(call) || found;
+        }
+    }
+    found.then_some(request)
+}
+
+fn parse_arguments(call: &mut Value) -> bool {
     let arguments = match call.get_mut("function") {
         Some(function) => function.get_mut("arguments"),
         None => call.get_mut("arguments"),
     };
-    if let Some(arguments) = arguments {
-        if let Some(parsed) = arguments
-            .as_str()
-            .and_then(|text| serde_json::from_str(text).ok())
-        {
+    let parsed = arguments
+        .as_ref()
+        .and_then(|arguments| serde_json::from_str(arguments.as_str()?).ok());
+    match (arguments, parsed) {
+        (Some(arguments), Some(parsed)) => {
             *arguments = parsed;
+            true
         }
+        _ => false,
     }
 }
 
@@ -91,7 +109,8 @@ pub fn has_null_content(request: &Map<String, Value>) -> bool {
 }
 
 /// The same request with empty strings for null contents.
-pub fn without_null_content(mut request: Map<String, Value>) -> Map<String, Value> {
+pub fn without_null_content(request: &Map<String, Value>) -> Map<String, Value> {
+    let mut request = request.clone();
     if let Some(Value::Array(messages)) = request.get_mut("messages") {
         for message in messages {
             if let Some(content) = message

@@ -1,5 +1,6 @@
 //! ShoalTemplate: a chat template, parsed once and rendered as transformers does.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,15 +111,34 @@ impl Chat {
     fn render(&self, request: &str, now: i64) -> Result<String> {
         let output_max = memory_bytes(request.len()) / OUTPUT_SHARE;
         let request = messages::parse(request)?;
-        let null_content = messages::has_null_content(&request);
-        match self.render_once(&request, now, output_max) {
-            // Python's string addition fails on None, and a content of null must not fail a
-            // request.
-            Err(TextError::Input(_)) if null_content => {
-                self.render_once(&messages::without_null_content(request), now, output_max)
+        let has_null_content = messages::has_null_content(&request);
+        let mut first_error = None;
+        // Most templates want a call's arguments as a mapping; some add them to a text. And Python's
+        // string addition fails on None, but a content of null must not fail a request.
+        for fills_contents in [false, true] {
+            for has_values in [true, false] {
+                if fills_contents && !has_null_content {
+                    continue;
+                }
+                let mut variant = Cow::Borrowed(&request);
+                if has_values {
+                    match messages::with_argument_values(&request) {
+                        Some(values) => variant = Cow::Owned(values),
+                        None => continue,
+                    }
+                }
+                if fills_contents {
+                    variant = Cow::Owned(messages::without_null_content(&variant));
+                }
+                match self.render_once(&variant, now, output_max) {
+                    Err(TextError::Input(message)) => {
+                        first_error.get_or_insert(message);
+                    }
+                    outcome => return outcome,
+                }
             }
-            outcome => outcome,
         }
+        Err(TextError::input(first_error.unwrap_or_default()))
     }
 
     fn render_once(

@@ -1,0 +1,133 @@
+// Harmony (gpt-oss): messages <|channel|>CHANNEL<|message|>TEXT, each ended by <|end|>, <|call|> or
+// <|return|>, the next begun by <|start|>assistant. The channel analysis has thoughts, final the
+// answer, commentary words for the reader or, with to=functions.NAME in its head, the arguments of
+// a call; as OpenAI's guide to the Harmony response format has it.
+#include "text/answer_format/call_parser.h"
+#include "text/answer_format/parsers.h"
+
+namespace shoal::text {
+namespace {
+
+constexpr std::string_view kStart = "<|start|>";
+constexpr std::string_view kChannel = "<|channel|>";
+constexpr std::string_view kMessage = "<|message|>";
+constexpr std::string_view kEnd = "<|end|>";
+constexpr std::string_view kCall = "<|call|>";
+constexpr std::string_view kReturn = "<|return|>";
+
+// The word behind a mark; a mark or white space ends it.
+std::string_view word_after(std::string_view text, std::string_view mark) {
+  const size_t at = text.find(mark);
+  if (at == std::string_view::npos) return {};
+  text = text.substr(at + mark.size());
+  return text.substr(0, text.find_first_of(" \t\r\n<"));
+}
+
+class HarmonyParser final : public CallParser {
+ public:
+  explicit HarmonyParser(AnswerParserOptions options) : CallParser(std::move(options)) {}
+
+ private:
+  enum class State { kHead, kBody };
+  enum class Body { kContent, kThought, kCall };
+
+  bool step() override { return state_ == State::kHead ? read_head() : read_body(); }
+
+  bool read_head() {
+    const size_t begin = rest().find_first_not_of(kWhiteSpace);
+    if (begin == std::string_view::npos) return false;
+    const std::string_view text = rest().substr(begin);
+    const bool is_head = beginning(text, kStart) != Beginning::kOther ||
+                         beginning(text, kChannel) != Beginning::kOther ||
+                         beginning(text, "to=") != Beginning::kOther;
+    const MarkPlace place = find_mark(rest(), {kMessage});
+    if (!is_head || place.position > kHeadBytesMax) {
+      body_ = Body::kContent;
+      state_ = State::kBody;
+      return true;
+    }
+    if (!place.mark) return false;
+    begin_body(std::string(rest().substr(0, place.position)));
+    return true;
+  }
+
+  void begin_body(const std::string& head) {
+    constexpr std::string_view kFunctions = "functions.";
+    const std::string_view to = word_after(head, "to=");
+    const std::string_view function =
+        to.starts_with(kFunctions) ? to.substr(kFunctions.size()) : std::string_view();
+    state_ = State::kBody;
+    writer().open();
+    keep(head.size() + kMessage.size());
+    if (writer().may_call(function)) {
+      writer().begin_call(function);
+      body_ = Body::kCall;
+    } else if (!to.empty()) {
+      writer().give_up();  // a tool that was not offered
+      body_ = Body::kContent;
+    } else {
+      writer().close();
+      body_ = word_after(head, kChannel) == "analysis" ? Body::kThought : Body::kContent;
+      if (body_ == Body::kThought && has_thought_) writer().reasoning("\n");
+      has_thought_ = has_thought_ || body_ == Body::kThought;
+    }
+  }
+
+  bool read_body() {
+    const MarkPlace place = find_mark(rest(), {kEnd, kCall, kReturn, kStart, kChannel});
+    give(rest().substr(0, place.position));
+    skip(place.position);
+    if (!place.mark) return false;
+    if (*place.mark != kStart && *place.mark != kChannel) skip(place.mark->size());
+    if (body_ == Body::kCall) end_call();
+    state_ = State::kHead;
+    return true;
+  }
+
+  void give(std::string_view text) {
+    switch (body_) {
+      case Body::kContent:
+        writer().content(text);
+        return;
+      case Body::kThought:
+        writer().reasoning(text);
+        return;
+      case Body::kCall:
+        has_arguments_ = has_arguments_ || !trim(text).empty();
+        writer().keep(text);
+        writer().arguments(text);
+        return;
+    }
+  }
+
+  void end_call() {
+    if (!has_arguments_) writer().arguments("{}");
+    has_arguments_ = false;
+    (void)writer().end_call();
+    body_ = Body::kContent;
+  }
+
+  // The mark behind a call ends the answer and is not seen. A head without a body says nothing.
+  void end() override {
+    if (state_ == State::kHead) {
+      const bool is_head = trim(rest()).starts_with("<|");
+      if (!is_head) writer().content(rest());
+      return;
+    }
+    give(rest());
+    if (body_ == Body::kCall) end_call();
+  }
+
+  State state_ = State::kHead;
+  Body body_ = Body::kContent;
+  bool has_arguments_ = false;
+  bool has_thought_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerParser> make_harmony_parser(AnswerParserOptions options) {
+  return std::make_unique<HarmonyParser>(std::move(options));
+}
+
+}  // namespace shoal::text
