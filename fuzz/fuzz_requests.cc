@@ -1,6 +1,8 @@
-// Any bytes as what clients send to the server: bodies of every API, paths, files of keys. The
-// first byte chooses the parser. What is accepted keeps the promises that the routes rely on.
+// Any bytes as what clients send to the server: bodies of every API, paths, files of keys; and as
+// what a model answers. The first byte chooses the parser. What is accepted keeps the promises that
+// the routes rely on.
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/check.h"
@@ -12,6 +14,7 @@
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
 #include "server/responses/responses_request.h"
+#include "text/answer_format/answer_format.h"
 
 namespace {
 
@@ -36,8 +39,8 @@ void feed_chat(std::string_view body) {
   auto request = parse_chat_request(body);
   if (!request.is_ok()) return;
   check_options(request->options);
-  check_template_input(request->template_input);
-  CHECK(!request->template_input["messages"].empty());
+  check_template_input(request->input.template_input);
+  CHECK(!request->input.template_input["messages"].empty());
 }
 
 void feed_completion(std::string_view body) {
@@ -52,10 +55,10 @@ void feed_message(std::string_view body) {
   auto request = parse_message_request(body);
   if (request.is_ok()) {
     check_options(request->options);
-    check_template_input(request->template_input);
+    check_template_input(request->input.template_input);
   }
   auto counted = parse_count_request(body);
-  if (counted.is_ok()) check_template_input(counted->template_input);
+  if (counted.is_ok()) check_template_input(counted->input.template_input);
 }
 
 void feed_ollama(std::string_view body) {
@@ -63,7 +66,35 @@ void feed_ollama(std::string_view body) {
     auto request = parse(body);
     if (!request.is_ok()) continue;
     check_options(request->options);
-    check_template_input(request->template_input);
+    check_template_input(request->input.template_input);
+  }
+}
+
+// What a model's answer says, in one text; where it was cut changes nothing.
+std::string read_answer(std::string_view answer, shoal::text::CallFormat calls, size_t cut) {
+  const auto parser = shoal::text::make_answer_parser(
+      {.calls = calls, .thoughts = shoal::text::ThoughtFormat::kThink}, {.functions = {"f"}});
+  shoal::text::AnswerEvents events;
+  parser->push(answer.substr(0, cut), &events);
+  parser->push(answer.substr(cut), &events);
+  parser->finish(&events);
+  std::string text;
+  int last = -1;
+  for (const auto& event : events) {
+    const int kind = static_cast<int>(event.kind);
+    if (kind != last || event.text.empty()) text += static_cast<char>('0' + kind);
+    text += event.text;
+    last = kind;
+  }
+  return text;
+}
+
+void feed_answer(std::string_view answer) {
+  using shoal::text::CallFormat;
+  for (const auto calls : {CallFormat::kHermes, CallFormat::kLlama3, CallFormat::kMistralNamed,
+                           CallFormat::kDeepSeek, CallFormat::kHarmony}) {
+    const std::string whole = read_answer(answer, calls, answer.size());
+    CHECK(whole == read_answer(answer, calls, answer.size() / 2));
   }
 }
 
@@ -118,6 +149,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'e':
       feed_embed(body);
+      break;
+    case 'a':
+      feed_answer(body);
       break;
     default:
       feed_text(body);

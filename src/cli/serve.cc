@@ -155,6 +155,7 @@ class Server {
     RETURN_IF_ERROR(load());
     console_.out.write(first_lines(local_url(*http_, options_), options_,
                                    loaded_->text().chat_template != nullptr));
+    if (loaded_->text().chat_template != nullptr) note(answer_format_note());
     note(fmt::format("ready in {}; Ctrl-C ends it", format_seconds(loaded_->load_seconds())));
     wait_for_signal();
     return end();
@@ -163,6 +164,14 @@ class Server {
  private:
   void note(const std::string& text) {
     if (!options_.model.is_quiet) console_.err.write_line("shoal: " + text);
+  }
+
+  std::string answer_format_note() const {
+    const text::AnswerFormat format =
+        text::find_answer_format(loaded_->text().chat_template_source);
+    return fmt::format(
+        "tools are called in the format {}, told by {}; thoughts: {}", text::name(format.calls),
+        format.has_tools ? "the model's template" : "a system text", text::name(format.thoughts));
   }
 
   Status listen() {

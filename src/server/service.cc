@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "server/chat.h"
+
 namespace shoal::server {
 namespace {
 
@@ -26,6 +28,10 @@ ApiError unavailable(std::string message, const char* code, std::optional<int> r
 void Service::set_ready(const ServedModel& model) {
   CHECK(phase() == Phase::kLoading);
   model_ = model;
+  if (model.chat_template != nullptr) {
+    model_.format = text::find_answer_format(model.facts.chat_template);
+    metrics_.on_model(model_.format);
+  }
   phase_.store(Phase::kReady);
 }
 
@@ -145,16 +151,9 @@ ApiError to_error(const Status& status, const Generator& generator) {
 }
 
 ApiResult<std::vector<runtime::TokenId>> render_chat(const ServedModel& model, Json input) {
-  if (model.chat_template == nullptr) {
-    return ApiError{.message = model.no_chat, .code = "no_chat_template"};
-  }
-  if (!input.contains("add_generation_prompt")) input["add_generation_prompt"] = true;
-  const auto text =
-      model.chat_template->render(input.dump(-1, ' ', false, Json::error_handler_t::replace));
-  if (!text.is_ok()) return ApiError{.message = text.status().message(), .param = "messages"};
-  auto ids = model.tokenizer->encode_chat(*text);
-  if (!ids.is_ok()) return ApiError{.message = ids.status().message(), .param = "messages"};
-  return std::move(ids).value();
+  auto prompt = render_conversation(model, {.template_input = std::move(input)});
+  if (!prompt.is_ok()) return prompt.error();
+  return std::move(prompt->ids);
 }
 
 ApiResult<std::vector<runtime::TokenId>> encode_prompt(const ServedModel& model,

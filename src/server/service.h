@@ -17,6 +17,7 @@
 #include "server/generate/generation.h"
 #include "server/http/exchange.h"
 #include "server/own/metrics.h"
+#include "text/answer_format/answer_format.h"
 #include "text/chat_template.h"
 #include "text/grammar/grammar.h"
 #include "text/tokenizer.h"
@@ -47,7 +48,8 @@ struct ServedModel {
   std::string no_chat{};
   const text::GrammarCompiler* grammars = nullptr;  // of the tokenizer
   Generator* generator = nullptr;
-  size_t context = 0;  // of one request: prompt and answer together
+  size_t context = 0;           // of one request: prompt and answer together
+  text::AnswerFormat format{};  // set by Service, from the chat template
   ModelFacts facts{};
   EmbeddingFacts embedding{};
 };
@@ -109,7 +111,7 @@ class Service {
   std::string failure_;
 };
 
-// A prompt's ids and how they were made: the model's own errors as 400.
+// The prompt of a conversation without tools: the model's own errors as 400.
 ApiResult<std::vector<runtime::TokenId>> render_chat(const ServedModel& model, Json input);
 // As a chat's prompt, but plain: control tokens in the text are parsed, as its template's are.
 ApiResult<std::vector<runtime::TokenId>> encode_prompt(const ServedModel& model,

@@ -160,8 +160,7 @@ class ChatTest(ServedCase):
         self.refused(openai.BadRequestError, "temperature", temperature=3)
         self.refused(openai.BadRequestError, "response_format.type",
                      response_format={"type": "yaml"})
-        self.refused(openai.BadRequestError, "tools", tools=[
-            {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}])
+        self.refused(openai.BadRequestError, "tool_choice", tool_choice="required")
         self.refused(openai.BadRequestError, "top_logprobs", top_logprobs=3)
         self.refused(openai.BadRequestError, "bogus", extra_body={"bogus": 1})
         too_long = self.refused(openai.BadRequestError, "messages",

@@ -18,6 +18,7 @@ struct MessageAnswerOptions {
   std::string model;
   size_t prompt_tokens = 0;
   bool is_stream = false;
+  bool shows_thoughts = false;
 };
 
 std::unique_ptr<AnswerReceiver> make_message_answer(const MessageAnswerOptions& options,

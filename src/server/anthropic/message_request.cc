@@ -4,90 +4,97 @@
 
 #include <utility>
 
+#include "server/anthropic/conversation.h"
+#include "server/api/raw_json.h"
 #include "server/generate/answer_format.h"
+#include "server/tools/tool_fields.h"
 
 namespace shoal::server {
 namespace {
 
-// A text, or a list of blocks of text, which are joined by a line break.
-std::string read_text(Fields* owner, std::string_view name) {
-  const Json* value = owner->any(name);
-  if (value != nullptr && value->is_string()) return value->get<std::string>();
-  std::string text;
-  if (value == nullptr || !value->is_array() || value->empty()) {
-    owner->fail(name, "must be a string or a list of blocks of text");
-    return text;
+// tools[i]: {"name", "description", "input_schema"}; raw: as it was written.
+void read_tool(Fields* entry, std::string_view raw, ToolOptions* tools) {
+  const auto type = entry->text("type");
+  if (type && *type != "custom") {
+    entry->fail(ApiError{.message = fmt::format("{}: only tools of the client's own are served",
+                                                entry->path_of("type")),
+                         .param = entry->path_of("type"),
+                         .code = "unsupported_parameter"});
   }
-  for (size_t i = 0; i < value->size() && !owner->has_failed(); ++i) {
-    const std::string path = fmt::format("{}[{}]", owner->path_of(name), i);
-    if (!(*value)[i].is_object()) {
-      owner->fail(name, "its blocks must be objects");
-      return text;
-    }
-    Fields block((*value)[i], path);
-    const auto type = block.text("type");
-    if (type && *type != "text") {
-      block.fail(ApiError{.message = fmt::format("{}.type: this model reads text only, no {}", path,
-                                                 type->substr(0, 64)),
-                          .param = path + ".type",
-                          .code = "unsupported_content"});
-    }
-    (void)block.object("cache_control");  // what is alike is cached without being asked for
-    block.refuse_unless("citations", {Json::array()}, "is not served");
-    if (const auto part = block.text("text")) {
-      text += (i == 0 ? "" : "\n") + *part;
-    } else {
-      block.fail("text", "must be a string");
-    }
-    if (auto error = block.finish()) owner->fail(std::move(*error));
-  }
-  return text;
+  (void)entry->text("description");
+  (void)entry->object("cache_control");
+  if (entry->object("input_schema") == nullptr) entry->fail("input_schema", "must be an object");
+  Tool tool{.name = {}, .definition = {}, .parameters = {}};
+  tool.is_strict = entry->boolean("strict").value_or(false);
+  tool.parameters = raw_member(raw, "input_schema");
+  const std::string_view description = raw_member(raw, "description");
+  tool.definition =
+      fmt::format(R"({{"type": "function", "function": {{"name": {}{}{}, "parameters": {}}}}})",
+                  raw_member(raw, "name"), description.empty() ? "" : R"(, "description": )",
+                  description, tool.parameters);
+  (void)add_tool(entry, "input_schema", std::move(tool), tools);
 }
 
-Json message(std::string_view role, std::string content) {
-  return Json::object({{"role", role}, {"content", std::move(content)}});
-}
-
-Json read_conversation(Fields* fields) {
-  Json out = Json::array();
-  if (fields->any("system") != nullptr) {
-    out.push_back(message("system", read_text(fields, "system")));
+void read_offered(Fields* fields, std::string_view body, ToolOptions* tools) {
+  const Json* list = fields->array("tools");
+  if (list == nullptr) return;
+  if (list->size() > kToolsMax) {
+    fields->fail("tools", fmt::format("must be at most {}", kToolsMax));
+    return;
   }
-  const Json* messages = fields->array("messages");
-  if (messages == nullptr || messages->empty()) {
-    fields->fail("messages", "must be a list of at least one message");
-    return out;
-  }
-  for (size_t i = 0; i < messages->size() && !fields->has_failed(); ++i) {
-    const std::string path = fmt::format("messages[{}]", i);
-    if (!(*messages)[i].is_object()) {
-      fields->fail(ApiError{.message = path + ": must be an object", .param = path});
-      return out;
+  const auto raw = raw_items(raw_member(body, "tools"));
+  for (size_t i = 0; i < list->size() && !fields->has_failed(); ++i) {
+    if (!(*list)[i].is_object()) {
+      fields->fail("tools", "must be a list of objects");
+      return;
     }
-    Fields entry((*messages)[i], path);
-    const auto role = entry.choice("role", {"user", "assistant"});
-    if (!role) entry.fail("role", "must be one of: user, assistant");
-    out.push_back(message(role.value_or(""), read_text(&entry, "content")));
+    Fields entry((*list)[i], fmt::format("tools[{}]", i));
+    read_tool(&entry, item_of(raw, i), tools);
     if (auto error = entry.finish()) fields->fail(std::move(*error));
   }
-  return out;
+}
+
+void read_choice(Fields* fields, ToolOptions* tools) {
+  const Json* value = fields->object("tool_choice");
+  if (value == nullptr || fields->has_failed()) return;
+  Fields choice(*value, "tool_choice");
+  const auto type = choice.choice("type", {"auto", "any", "tool", "none"});
+  if (!type) choice.fail("type", "must be one of: auto, any, tool, none");
+  tools->is_parallel = !choice.boolean("disable_parallel_tool_use").value_or(false);
+  if (type == "none") tools->choice = ToolChoice::kNone;
+  if (type == "any") tools->choice = ToolChoice::kRequired;
+  if (type == "tool") choose_tool(&choice, "name", tools);
+  if (tools->are_forced() && tools->tools.empty()) {
+    choice.fail("type", "there are no tools to call");
+  }
+  if (auto error = choice.finish()) fields->fail(std::move(*error));
+}
+
+void read_thinking(Fields* fields, MessageRequest* request) {
+  request->input.thinking = {.is_wanted = false, .param = "thinking"};
+  const Json* value = fields->object("thinking");
+  if (value == nullptr) return;
+  Fields thinking(*value, "thinking");
+  const auto type = thinking.choice("type", {"enabled", "adaptive", "disabled"});
+  if (!type) thinking.fail("type", "must be one of: enabled, adaptive, disabled");
+  // Checked, and no bound: max_tokens is one for thoughts and answer together.
+  (void)thinking.integer("budget_tokens", {.min = 1024, .max = INT32_MAX});
+  request->shows_thoughts = type != "disabled";
+  request->input.thinking.is_wanted = request->shows_thoughts;
+  if (auto error = thinking.finish()) fields->fail(std::move(*error));
 }
 
 // What a prompt is made of, and what could change it and is not served.
-void read_prompt(Fields* fields, MessageRequest* request) {
+void read_prompt(Fields* fields, std::string_view body, MessageRequest* request) {
   if (auto model = fields->text("model")) {
     request->model = std::move(*model);
   } else {
     fields->fail("model", "must be a string: GET /v1/models has the names");
   }
-  request->template_input = Json::object({{"messages", read_conversation(fields)}});
-  constexpr std::string_view kNoTools = "tools are not served yet";
-  fields->refuse_unless("tools", {Json::array()}, kNoTools);
-  fields->refuse_unless("tool_choice",
-                        {Json::object({{"type", "auto"}}), Json::object({{"type", "none"}})},
-                        kNoTools);
-  fields->refuse_unless("thinking", {Json::object({{"type", "disabled"}})},
-                        "only {\"type\": \"disabled\"} is served");
+  request->input.template_input = Json::object({{"messages", read_conversation(fields, body)}});
+  read_offered(fields, body, &request->input.tools);
+  read_choice(fields, &request->input.tools);
+  read_thinking(fields, request);
   fields->refuse_unless("mcp_servers", {Json::array()}, "is not served");
   fields->refuse("context_management", "is not served");
   fields->refuse("cache_control", "is not served here: what is alike is cached without it");
@@ -142,7 +149,7 @@ ApiResult<MessageRequest> parse(std::string_view body, bool has_answer) {
   if (!json.is_ok()) return json.error();
   Fields fields(*json);
   MessageRequest request;
-  read_prompt(&fields, &request);
+  read_prompt(&fields, body, &request);
   request.options.grammar = read_anthropic_format(&fields, body);
   if (has_answer) read_answer(&fields, &request.options);
   if (auto error = fields.finish()) return std::move(*error);

@@ -6,13 +6,15 @@
 #include <string>
 
 #include "server/api/fields.h"
+#include "server/chat.h"
 #include "server/openai/generation_options.h"
 
 namespace shoal::server {
 
 struct MessageRequest {
   std::string model;
-  Json template_input;  // what the chat template takes
+  ChatInput input;
+  bool shows_thoughts = false;  // as blocks of their own; else they are left out
   GenerationOptions options;
 };
 

@@ -14,12 +14,12 @@ using ExchangePointer = std::shared_ptr<Exchange>;
 // The prompt that a request means.
 struct Prepared {
   const ServedModel* model = nullptr;
-  std::vector<runtime::TokenId> prompt{};
+  ChatPrompt prompt{};
 };
-ApiResult<Prepared> prepare(const Service& service, MessageRequest* request) {
-  const auto model = service.model_named(request->model);
+ApiResult<Prepared> prepare(const Service& service, const MessageRequest& request) {
+  const auto model = service.model_named(request.model);
   if (!model.is_ok()) return model.error();
-  auto prompt = render_chat(**model, std::move(request->template_input));
+  auto prompt = render_conversation(**model, request.input);
   if (!prompt.is_ok()) return prompt.error();
   return Prepared{.model = *model, .prompt = std::move(*prompt)};
 }
@@ -28,17 +28,18 @@ std::optional<ApiError> answer(Service& service, const Request& http,
                                const ExchangePointer& exchange) {
   auto request = parse_message_request(http.body);
   if (!request.is_ok()) return request.error();
-  auto prepared = prepare(service, &*request);
+  auto prepared = prepare(service, *request);
   if (!prepared.is_ok()) return prepared.error();
   const ServedModel& model = *prepared->model;
-  if (auto error = check_prompt(model, prepared->prompt)) return error;
+  const ChatPrompt& prompt = prepared->prompt;
+  if (auto error = check_prompt(model, prompt.ids)) return error;
+  auto choices = chat_choices(model, request->options, request->input.tools, prompt);
+  if (!choices.is_ok()) return choices.error();
   const MessageAnswerOptions options{.model = service.names().model,
-                                     .prompt_tokens = prepared->prompt.size(),
-                                     .is_stream = request->options.is_stream};
-  auto choices = make_choices(request->options, prepared->prompt,
-                              model.tokenizer->special().end_of_generation);
-  if (auto error = constrain(*model.grammars, request->options.grammar, &choices)) return error;
-  return service.generate(model, std::move(choices),
+                                     .prompt_tokens = prompt.ids.size(),
+                                     .is_stream = request->options.is_stream,
+                                     .shows_thoughts = request->shows_thoughts};
+  return service.generate(model, std::move(*choices),
                           make_message_answer(options, exchange, service), exchange);
 }
 
@@ -46,9 +47,9 @@ std::optional<ApiError> count(Service& service, const Request& http,
                               const ExchangePointer& exchange) {
   auto request = parse_count_request(http.body);
   if (!request.is_ok()) return request.error();
-  const auto prepared = prepare(service, &*request);
+  const auto prepared = prepare(service, *request);
   if (!prepared.is_ok()) return prepared.error();
-  exchange->respond({.body = to_text({{"input_tokens", (*prepared).prompt.size()}})});
+  exchange->respond({.body = to_text({{"input_tokens", (*prepared).prompt.ids.size()}})});
   return std::nullopt;
 }
 

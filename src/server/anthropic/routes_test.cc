@@ -122,7 +122,7 @@ TEST_F(AnthropicRoutes, WhatIsWrongOrNotServedIsRefusedByName) {
   refuse({{"stop_sequences", {""}}}, "stop_sequences");
   refuse({{"tools", Json::array({Json::object({{"name", "f"}})})}}, "tools");
   refuse({{"tool_choice", {{"type", "any"}}}}, "tool_choice");
-  refuse({{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "thinking");
+  refuse({{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "does not think");
   refuse({{"bogus", 1}}, "bogus");
   const Json image = {{"type", "image"}, {"source", Json::object()}};
   refuse({{"messages",

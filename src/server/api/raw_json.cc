@@ -13,7 +13,10 @@ constexpr std::string_view kSpace = " \t\r\n";
 // Reads forward through a text that was found to be valid. On any other it ends early.
 class Scanner {
  public:
-  explicit Scanner(std::string_view text) : text_(text) {}
+  // The parser takes a byte order mark too.
+  explicit Scanner(std::string_view text) : text_(text) {
+    if (text.starts_with("\xEF\xBB\xBF")) at_ = 3;
+  }
 
   // The next character that is no white space; 0 at the end.
   char peek() {
@@ -99,6 +102,35 @@ std::optional<std::string_view> element(std::string_view list, std::string_view 
 }
 
 }  // namespace
+
+std::string_view raw_member(std::string_view object, std::string_view name) {
+  return member(object, name).value_or(std::string_view());
+}
+
+std::vector<std::string_view> raw_items(std::string_view list) {
+  Scanner scanner(list);
+  std::vector<std::string_view> items;
+  if (!scanner.take('[') || scanner.peek() == ']') return items;
+  do {
+    items.push_back(scanner.value());
+  } while (scanner.take(','));
+  return items;
+}
+
+std::string on_one_line(std::string_view json) {
+  std::string line;
+  line.reserve(json.size());
+  bool is_in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (!is_in_string && kSpace.find(c) != std::string_view::npos) continue;
+    line += c;
+    if (c == '"') is_in_string = !is_in_string;
+    if (is_in_string && c == '\\' && i + 1 < json.size()) line += json[++i];
+    if (!is_in_string && (c == ',' || c == ':')) line += ' ';
+  }
+  return line;
+}
 
 std::optional<std::string_view> raw_json(std::string_view text, std::string_view pointer) {
   std::optional<std::string_view> value = Scanner(text).value();

@@ -1,6 +1,6 @@
 #include "server/api/raw_json.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <string>
 
@@ -8,6 +8,9 @@
 
 namespace shoal::server {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr std::string_view kText =
     R"( {"a" : {"z": 1, "b": [ {"y": "\"}]" , "x": -1.5e3}, [], "t" ], "q\u0022": true},)"
@@ -45,6 +48,33 @@ TEST(RawJson, EndsOnTextsThatAreNoJson) {
   }
   EXPECT_EQ(raw_json("}", "/a"), std::nullopt);
   EXPECT_EQ(raw_json("", "/a"), std::nullopt);
+}
+
+TEST(RawJson, AMemberIsTheTextThatTheClientWrote) {
+  constexpr std::string_view kWritten =
+      R"( { "b" : [1, {"z":1,"a":2}] , "a\u0062": "x,\"}" ,"n":-1.5e3} )";
+  EXPECT_EQ(raw_member(kWritten, "b"), R"([1, {"z":1,"a":2}])");
+  EXPECT_EQ(raw_member(kWritten, "ab"), R"("x,\"}")");
+  EXPECT_EQ(raw_member(kWritten, "n"), "-1.5e3");
+  EXPECT_EQ(raw_member(kWritten, "z"), "");
+}
+
+TEST(RawJson, OfTwoMembersOfANameTheLastCountsAsItDoesForTheParser) {
+  EXPECT_EQ(raw_member(R"({"a":1,"b":0,"a":{"c":2}})", "a"), R"({"c":2})");
+}
+
+TEST(RawJson, ItemsAreCutAtTheirCommas) {
+  EXPECT_THAT(raw_items(R"( [ {"a":[1,2]} ,"b,]", 3,null ] )"),
+              ElementsAre(R"({"a":[1,2]})", R"("b,]")", "3", "null"));
+  EXPECT_THAT(raw_items("[]"), IsEmpty());
+  EXPECT_THAT(raw_items("{}"), IsEmpty());
+  EXPECT_EQ(raw_member("[1]", "a"), "");
+  EXPECT_EQ(raw_member("\xEF\xBB\xBF{\"a\":1}", "a"), "1");
+}
+
+TEST(RawJson, OnOneLineNothingButWhiteSpaceBetweenItsPartsChanges) {
+  EXPECT_EQ(on_one_line("{\n  \"b\" :[1 ,2],\t\"a\\\"\": \"x : \\\\\" }"),
+            R"({"b": [1, 2], "a\"": "x : \\"})");
 }
 
 }  // namespace

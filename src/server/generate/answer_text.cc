@@ -1,11 +1,17 @@
 #include "server/generate/answer_text.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace shoal::server {
 
+bool AnswerText::is_text(runtime::TokenId id) const {
+  return tokenizer_.token_kind(id) != text::TokenKind::kControl ||
+         std::ranges::find(shown_, id) != shown_.end();
+}
+
 void AnswerText::push(AnswerToken token, AnswerPiece* piece) {
-  const std::string text = detokenizer_.push(token.id);
+  const std::string text = is_text(token.id) ? detokenizer_.push(token.id) : std::string();
   held_.push_back({.token = std::move(token), .begin = seen_, .end = {}});
   seen_ += text.size();
   // A token that ended in the middle of a character ends where that character does.

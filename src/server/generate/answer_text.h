@@ -15,6 +15,7 @@
 
 #include "runtime/serve/generation.h"
 #include "runtime/stop_matcher.h"
+#include "text/answer_format/answer_parser.h"
 #include "text/detokenizer.h"
 
 namespace shoal::server {
@@ -27,15 +28,21 @@ struct AnswerToken {
 };
 
 struct AnswerPiece {
-  std::string text{};
+  std::string text{};  // as the model wrote it
   std::vector<AnswerToken> tokens{};
-  bool is_empty() const { return text.empty() && tokens.empty(); }
+  text::AnswerEvents events{};  // the text that is certain by now, taken apart
+  bool is_empty() const { return text.empty() && tokens.empty() && events.empty(); }
 };
 
 class AnswerText {
  public:
-  AnswerText(const text::Tokenizer& tokenizer, runtime::StopMatcher matcher)
-      : detokenizer_(tokenizer, {.continues = true}), matcher_(std::move(matcher)) {}
+  // Control tokens are no text, except for those that are shown.
+  AnswerText(const text::Tokenizer& tokenizer, runtime::StopMatcher matcher,
+             std::vector<runtime::TokenId> shown = {})
+      : tokenizer_(tokenizer),
+        shown_(std::move(shown)),
+        detokenizer_(tokenizer, {.skip_special = false, .continues = true}),
+        matcher_(std::move(matcher)) {}
 
   // Appends what is certain to *piece. Not after a stop string was met.
   void push(AnswerToken token, AnswerPiece* piece);
@@ -50,8 +57,11 @@ class AnswerText {
     size_t begin = 0;           // in the text before stop strings are looked for
     std::optional<size_t> end;  // none while its last character is not whole
   };
+  bool is_text(runtime::TokenId id) const;
   void release(const std::string& text, AnswerPiece* piece);
 
+  const text::Tokenizer& tokenizer_;
+  const std::vector<runtime::TokenId> shown_;
   text::Detokenizer detokenizer_;
   runtime::StopMatcher matcher_;
   std::deque<Held> held_;

@@ -25,8 +25,16 @@ FinishReason finish_reason(const runtime::GenerationResult& result) {
 }  // namespace
 
 struct Generation::ChoiceState {
-  ChoiceState(const text::Tokenizer& tokenizer, runtime::StopMatcher matcher)
-      : text(tokenizer, std::move(matcher)) {}
+  ChoiceState(const text::Tokenizer& tokenizer, runtime::StopMatcher matcher,
+              const AnswerReading& reading)
+      : text(tokenizer, std::move(matcher), reading.shown_tokens),
+        parser(text::make_answer_parser(reading.format, reading.options)),
+        ends_after_call(reading.ends_after_call) {}
+
+  // The answer is whole, whatever else the model says.
+  bool has_enough() const { return text.stop().has_value() || has_its_call; }
+  // Appends a piece, and what it says, to *all.
+  void read(AnswerPiece piece, bool is_last, AnswerPiece* all);
 
   // Of the scheduler's thread.
   std::optional<Nanoseconds> last_token{};
@@ -39,7 +47,12 @@ struct Generation::ChoiceState {
 
   // Of the pump's thread.
   AnswerText text;
+  std::unique_ptr<text::AnswerParser> parser;
+  const bool ends_after_call;
+  std::deque<AnswerToken> unread{};  // taken from the queue
   size_t tokens = 0;
+  bool has_calls = false;
+  bool has_its_call = false;  // the only one that it may have
   bool has_ended = false;
 };
 
@@ -97,8 +110,8 @@ Result<std::shared_ptr<Generation>> Generation::start(const GenerationParts& par
   for (Choice& choice : choices) {
     ASSIGN_OR_RETURN(runtime::StopMatcher matcher,
                      runtime::StopMatcher::create(std::move(choice.stops)));
-    generation->choices_.push_back(
-        std::make_unique<ChoiceState>(parts.tokenizer, std::move(matcher)));
+    generation->choices_.push_back(std::make_unique<ChoiceState>(
+        parts.tokenizer, std::move(matcher), choice.reading.value_or(AnswerReading{})));
   }
   for (size_t i = 0; i < choices.size(); ++i) {
     runtime::GenerationRequest request = std::move(choices[i].request);
@@ -158,30 +171,24 @@ void Generation::pump() {
 // Brings one choice up to date; true when that was its end.
 bool Generation::pump_choice(size_t index) {
   ChoiceState& choice = *choices_[index];
-  std::deque<AnswerToken> tokens;
   std::optional<runtime::GenerationResult> result;
   {
     const std::lock_guard lock(mutex_);
-    tokens.swap(choice.queue);
+    choice.unread.swap(choice.queue);
     result = choice.result;
   }
-  AnswerPiece piece;
-  for (AnswerToken& token : tokens) {
-    if (choice.text.stop()) break;
-    choice.text.push(std::move(token), &piece);
-    ++choice.tokens;
-  }
-  if (choice.text.stop() && !choice.is_stopped.load()) stop_at(&choice);
+  AnswerPiece piece = read_tokens(&choice, result.has_value());
   // After a stop string the end waits for the scheduler all the same: it gives the counts.
-  if (result) choice.text.finish(&piece);
+  if (choice.has_enough() && !choice.is_stopped.load()) stop_at(&choice);
   if (!piece.is_empty()) receiver_->on_piece(index, std::move(piece));
   if (!result) return false;
   choice.has_ended = true;
-  ChoiceEnd end{.reason = choice.text.stop() ? FinishReason::kStop : finish_reason(*result),
+  ChoiceEnd end{.reason = choice.has_enough() ? FinishReason::kStop : finish_reason(*result),
                 .status = result->status,
                 .prompt_tokens = result->prompt_tokens,
                 .cached_tokens = result->reused_tokens,
                 .tokens = choice.tokens,
+                .has_calls = choice.has_calls,
                 .seconds = seconds_between(started_, SteadyClock::instance().now()),
                 .prefill_seconds = result->prefill_seconds,
                 .decode_seconds = result->decode_seconds};
@@ -189,6 +196,41 @@ bool Generation::pump_choice(size_t index) {
   parts_.observer.on_end(end);
   receiver_->on_choice_end(index, end);
   return true;
+}
+
+void Generation::ChoiceState::read(AnswerPiece piece, bool is_last, AnswerPiece* all) {
+  using Kind = text::AnswerEvent::Kind;
+  all->text += piece.text;
+  for (AnswerToken& token : piece.tokens) all->tokens.push_back(std::move(token));
+  if (has_its_call) return;
+  text::AnswerEvents& events = all->events;
+  const size_t known = events.size();
+  parser->push(piece.text, &events);
+  if (is_last) parser->finish(&events);
+  for (size_t i = known; i < events.size(); ++i) {
+    if (events[i].kind == Kind::kCallBegin) has_calls = true;
+    if (events[i].kind != Kind::kCallEnd || !ends_after_call) continue;
+    has_its_call = true;
+    events.resize(i + 1);
+  }
+}
+
+AnswerPiece Generation::read_tokens(ChoiceState* choice, bool is_end) {
+  AnswerPiece all;
+  for (AnswerToken& token : choice->unread) {
+    if (choice->has_enough()) break;
+    AnswerPiece piece;
+    choice->text.push(std::move(token), &piece);
+    ++choice->tokens;
+    choice->read(std::move(piece), false, &all);
+  }
+  choice->unread.clear();
+  if (is_end) {
+    AnswerPiece rest;
+    choice->text.finish(&rest);
+    choice->read(std::move(rest), true, &all);
+  }
+  return all;
 }
 
 void Generation::stop_at(ChoiceState* choice) {

@@ -21,6 +21,7 @@
 #include "server/generate/answer_text.h"
 #include "server/generate/generator.h"
 #include "server/http/workers.h"
+#include "text/answer_format/answer_format.h"
 
 namespace shoal::server {
 
@@ -33,7 +34,8 @@ struct ChoiceEnd {
   size_t prompt_tokens = 0;
   size_t cached_tokens = 0;  // of the prompt
   size_t tokens = 0;         // of the answer, up to the stop string
-  double seconds = 0;        // from start() to here
+  bool has_calls = false;
+  double seconds = 0;  // from start() to here
   double prefill_seconds = 0;
   double decode_seconds = 0;
 
@@ -74,9 +76,18 @@ struct GenerationParts {
   GenerationObserver& observer;
 };
 
+// How an answer to a chat is taken apart.
+struct AnswerReading {
+  text::AnswerFormat format{};
+  text::AnswerParserOptions options{};
+  std::vector<runtime::TokenId> shown_tokens{};  // control tokens that the format is made of
+  bool ends_after_call = false;
+};
+
 struct Choice {
   runtime::GenerationRequest request{};  // without a sink
   std::vector<std::string> stops{};
+  std::optional<AnswerReading> reading{};  // none: all of it is content
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -102,6 +113,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void schedule();
   void pump();
   bool pump_choice(size_t index);
+  // What the tokens that came say.
+  static AnswerPiece read_tokens(ChoiceState* choice, bool is_end);
   void stop_at(ChoiceState* choice);
 
   GenerationParts parts_;

@@ -7,19 +7,36 @@
 #include <utility>
 
 #include "server/generate/answer_json.h"
+#include "server/generate/answer_message.h"
 
 namespace shoal::server {
 namespace {
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-// One object of an answer; the text is in it wherever the route has it.
-OrderedJson piece(const OllamaAnswerOptions& options, std::string text) {
+// One object of an answer; what is said is in it wherever the route has it.
+OrderedJson piece(const OllamaAnswerOptions& options, const AnswerMessage& said) {
   OrderedJson json = {{"model", options.model}, {"created_at", utc_time(std::time(nullptr))}};
+  std::string content = said.content;
+  OrderedJson calls = OrderedJson::array();
+  for (const AnswerCall& call : said.calls) {
+    OrderedJson arguments = arguments_object(call.arguments);
+    // Arguments that are cut off are no object: they are given as the text that they are.
+    if (arguments.is_null()) {
+      content += call.arguments;
+    } else {
+      calls.push_back({{"id", call.id},
+                       {"function", {{"name", call.name}, {"arguments", std::move(arguments)}}}});
+    }
+  }
   if (options.is_chat) {
-    json["message"] = {{"role", "assistant"}, {"content", std::move(text)}};
+    OrderedJson message = {{"role", "assistant"}, {"content", std::move(content)}};
+    if (!said.reasoning.empty()) message["thinking"] = said.reasoning;
+    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+    json["message"] = std::move(message);
   } else {
-    json["response"] = std::move(text);
+    json["response"] = std::move(content);
+    if (!said.reasoning.empty()) json["thinking"] = said.reasoning;
   }
   json["done"] = false;
   return json;
@@ -44,12 +61,12 @@ class WholeOllamaAnswer final : public AnswerReceiver {
       : options_(std::move(options)), exchange_(std::move(exchange)), service_(service) {}
   bool has_room() const override { return true; }
   void on_started() override {}
-  void on_piece(size_t, AnswerPiece answer) override { text_ += answer.text; }
+  void on_piece(size_t, AnswerPiece piece) override { answer_.add(piece.events); }
   void on_choice_end(size_t, const ChoiceEnd& end) override {
     if (end.has_broken_off()) {
       exchange_->respond(ollama_error(service_.broken_off(end)));
     } else {
-      exchange_->respond({.body = to_text(last(piece(options_, text_), end))});
+      exchange_->respond({.body = to_text(last(piece(options_, answer_), end))});
     }
   }
   void on_all_ended() override {}
@@ -58,7 +75,7 @@ class WholeOllamaAnswer final : public AnswerReceiver {
   const OllamaAnswerOptions options_;
   std::shared_ptr<Exchange> exchange_;  // shared with the route's caller
   Service& service_;
-  std::string text_;
+  AnswerMessage answer_;
 };
 
 class StreamedOllamaAnswer final : public AnswerReceiver {
@@ -70,24 +87,40 @@ class StreamedOllamaAnswer final : public AnswerReceiver {
   void on_started() override {
     exchange_->start_stream({.content_type = "application/x-ndjson", .heartbeat = ""});
   }
+  // A call is given once it is whole.
   void on_piece(size_t, AnswerPiece answer) override {
-    if (!answer.text.empty()) write(piece(options_, std::move(answer.text)));
+    AnswerMessage said;
+    for (text::AnswerEvent& event : answer.events) {
+      using Kind = text::AnswerEvent::Kind;
+      const bool ends_call = event.kind == Kind::kCallEnd;
+      const bool is_text = event.kind == Kind::kContent || event.kind == Kind::kReasoning;
+      (is_text ? said : call_).add({std::move(event)});
+      if (!ends_call) continue;
+      write_if_any(std::exchange(said, {}));
+      write_if_any(std::exchange(call_, {}));
+    }
+    write_if_any(said);
   }
   void on_choice_end(size_t, const ChoiceEnd& end) override {
     if (end.has_broken_off()) {
       write({{"error", service_.broken_off(end).message}});
     } else {
-      write(last(piece(options_, ""), end));
+      write(last(piece(options_, {}), end));
     }
   }
   void on_all_ended() override { exchange_->finish(); }
 
  private:
   void write(const OrderedJson& json) { exchange_->write(to_text(json) + "\n"); }
+  void write_if_any(const AnswerMessage& said) {
+    const bool is_empty = said.content.empty() && said.reasoning.empty() && said.calls.empty();
+    if (!is_empty) write(piece(options_, said));
+  }
 
   const OllamaAnswerOptions options_;
   std::shared_ptr<Exchange> exchange_;  // shared with the route's caller
   Service& service_;
+  AnswerMessage call_;  // that has begun
 };
 
 }  // namespace
@@ -102,7 +135,7 @@ std::unique_ptr<AnswerReceiver> make_ollama_answer(const OllamaAnswerOptions& op
 }
 
 Response ollama_loaded(const OllamaAnswerOptions& options) {
-  OrderedJson json = piece(options, "");
+  OrderedJson json = piece(options, {});
   json["done"] = true;
   json["done_reason"] = "load";
   return {.body = to_text(json) + "\n",

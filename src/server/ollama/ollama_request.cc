@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "server/api/raw_json.h"
 #include "server/generate/answer_format.h"
+#include "server/tools/tool_fields.h"
 
 namespace shoal::server {
 namespace {
@@ -91,6 +93,18 @@ void read_ollama_keep_alive(Fields* fields) {
 
 namespace {
 
+// true, false, or how much.
+void read_think(Fields* fields, ThinkingOptions* thinking) {
+  thinking->param = "think";
+  const Json* value = fields->any("think");
+  if (value == nullptr) return;
+  if (value->is_string()) {
+    thinking->effort = fields->choice("think", {"low", "medium", "high"});
+  } else {
+    thinking->is_wanted = fields->boolean("think");
+  }
+}
+
 // What both routes have.
 void read_common(Fields* fields, OllamaRequest* request) {
   if (auto model = fields->text("model")) {
@@ -101,7 +115,7 @@ void read_common(Fields* fields, OllamaRequest* request) {
   request->options.is_stream = fields->boolean("stream").value_or(true);
   read_ollama_options(fields, request);
   read_ollama_keep_alive(fields);
-  fields->refuse_unless("think", {false}, "is not served; thoughts are a part of the text");
+  read_think(fields, &request->input.thinking);
   fields->refuse_unless("logprobs", {false}, "is served by /v1/chat/completions");
   fields->refuse_unless("top_logprobs", {0}, "is served by /v1/chat/completions");
 }
@@ -110,22 +124,98 @@ Json message(std::string_view role, std::string content) {
   return Json::object({{"role", role}, {"content", std::move(content)}});
 }
 
-Json read_message(const Json& json, const std::string& path, Fields* request) {
-  if (!json.is_object()) {
-    request->fail(ApiError{.message = path + ": must be an object", .param = path});
-    return Json::object();
+// raw: the calls as they were written.
+Json read_calls(Fields* message, std::string_view raw, std::string_view id_prefix) {
+  Json out = Json::array();
+  const Json* calls = message->array("tool_calls");
+  if (calls == nullptr) return out;
+  const auto raw_calls = raw_items(raw);
+  for (size_t i = 0; i < calls->size() && !message->has_failed(); ++i) {
+    if (!(*calls)[i].is_object()) {
+      message->fail("tool_calls", "must be a list of objects");
+      return out;
+    }
+    Fields call((*calls)[i], fmt::format("{}[{}]", message->path_of("tool_calls"), i));
+    (void)call.choice("type", {"function"});
+    std::string id = call.text("id").value_or(fmt::format("{}{}", id_prefix, i));
+    const Json* json = call.object("function");
+    if (json == nullptr) {
+      call.fail("function", "must be an object");
+    } else {
+      Fields function(*json, call.path_of("function"));
+      const auto name = function.text("name");
+      if (!name) function.fail("name", "must be a string");
+      if (function.object("arguments") == nullptr) function.fail("arguments", "must be an object");
+      (void)function.integer("index", {});
+      (void)function.text("description");
+      const auto arguments = raw_member(raw_member(item_of(raw_calls, i), "function"), "arguments");
+      out.push_back(
+          Json::object({{"id", std::move(id)},
+                        {"type", "function"},
+                        {"function", {{"name", name.value_or("")}, {"arguments", arguments}}}}));
+      if (auto error = function.finish()) call.fail(std::move(*error));
+    }
+    if (auto error = call.finish()) message->fail(std::move(*error));
   }
-  Fields fields(json, path);
-  const auto role = fields.choice("role", {"system", "user", "assistant", "tool"});
-  if (!role) fields.fail("role", "must be one of: system, user, assistant, tool");
-  auto content = fields.text("content");
-  if (!content) fields.fail("content", "must be a string");
-  fields.refuse_unless("images", {Json::array()}, "this model reads text only");
-  fields.refuse_unless("tool_calls", {Json::array()}, "tools are not served yet");
-  fields.refuse("tool_name", "tools are not served yet");
-  fields.refuse_unless("thinking", {""}, "is not served");
-  if (auto error = fields.finish()) request->fail(std::move(*error));
-  return message(role.value_or(""), content.value_or(""));
+  return out;
+}
+
+// Results of tools name their function instead of their call: they are for the last calls, in
+// order.
+struct OpenCalls {
+  Json calls = Json::array();
+  size_t answered = 0;
+
+  std::string next_id() {
+    if (answered >= calls.size()) return "";
+    return calls[answered++]["id"].get<std::string>();
+  }
+};
+
+void read_message(Fields* fields, std::string_view raw, OpenCalls* open, Json* out) {
+  const auto role = fields->choice("role", {"system", "user", "assistant", "tool"});
+  if (!role) fields->fail("role", "must be one of: system, user, assistant, tool");
+  auto calls =
+      read_calls(fields, raw_member(raw, "tool_calls"), fmt::format("call_{}_", out->size()));
+  auto content = fields->text("content");
+  if (!content && calls.empty()) fields->fail("content", "must be a string");
+  fields->refuse_unless("images", {Json::array()}, "this model reads text only");
+  Json read = message(role.value_or(""), content.value_or(""));
+  if (const auto thought = fields->text("thinking"); thought && !thought->empty()) {
+    read["reasoning_content"] = *thought;
+  }
+  if (!calls.empty()) {
+    if (content.value_or("").empty()) read["content"] = nullptr;
+    read["tool_calls"] = calls;
+    *open = {.calls = std::move(calls)};
+  }
+  const auto tool_name = fields->text("tool_name");
+  const auto tool_call_id = fields->text("tool_call_id");
+  if (role == "tool") {
+    if (tool_name) read["name"] = *tool_name;
+    const std::string next_id = open->next_id();
+    read["tool_call_id"] = tool_call_id.value_or(next_id);
+  }
+  out->push_back(std::move(read));
+}
+
+Json read_messages(Fields* fields, std::string_view body) {
+  Json messages = Json::array();
+  const Json* list = fields->array("messages");
+  if (list == nullptr) return messages;
+  const auto raw = raw_items(raw_member(body, "messages"));
+  OpenCalls open;
+  for (size_t i = 0; i < list->size() && !fields->has_failed(); ++i) {
+    const std::string path = fmt::format("messages[{}]", i);
+    if (!(*list)[i].is_object()) {
+      fields->fail(ApiError{.message = path + ": must be an object", .param = path});
+      return messages;
+    }
+    Fields entry((*list)[i], path);
+    read_message(&entry, item_of(raw, i), &open, &messages);
+    if (auto error = entry.finish()) fields->fail(std::move(*error));
+  }
+  return messages;
 }
 
 }  // namespace
@@ -145,16 +235,11 @@ ApiResult<OllamaRequest> parse_ollama_chat(std::string_view body) {
   OllamaRequest request;
   read_common(&fields, &request);
   request.options.grammar = read_ollama_format(&fields, body);
-  fields.refuse_unless("tools", {Json::array()}, "tools are not served yet");
-  Json messages = Json::array();
-  if (const Json* list = fields.array("messages")) {
-    for (size_t i = 0; i < list->size() && !fields.has_failed(); ++i) {
-      messages.push_back(read_message((*list)[i], fmt::format("messages[{}]", i), &fields));
-    }
-  }
+  read_tools(&fields, body, &request.input.tools);
+  Json messages = read_messages(&fields, body);
   if (auto error = fields.finish()) return std::move(*error);
   request.only_loads = messages.empty();
-  request.template_input = Json::object({{"messages", std::move(messages)}});
+  request.input.template_input = Json::object({{"messages", std::move(messages)}});
   return request;
 }
 
@@ -180,7 +265,7 @@ ApiResult<OllamaRequest> parse_ollama_generate(std::string_view body) {
   Json messages = Json::array();
   if (system && !system->empty()) messages.push_back(message("system", *system));
   messages.push_back(message("user", prompt.value_or("")));
-  request.template_input = Json::object({{"messages", std::move(messages)}});
+  request.input.template_input = Json::object({{"messages", std::move(messages)}});
   request.text = std::move(prompt).value_or("");
   return request;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/api/fields.h"
+#include "server/chat.h"
 #include "server/openai/generation_options.h"
 
 namespace shoal::server {
@@ -15,7 +16,7 @@ struct OllamaRequest {
   bool is_raw = false;      // `text` is continued as it is
   bool only_loads = false;  // nothing is asked: the client wants the model loaded
   std::string text{};       // of a raw request
-  Json template_input{};    // of any other: what the chat template takes
+  ChatInput input{};        // of any other
   std::optional<int64_t> context_wanted{};
   GenerationOptions options{};  // streams unless told otherwise
 };

@@ -63,6 +63,14 @@ ApiResult<OrderedJson> list(const Service& service, bool is_running) {
   return OrderedJson{{"models", OrderedJson::array({std::move(json)})}};
 }
 
+OrderedJson capabilities(const ServedModel& model) {
+  OrderedJson list = OrderedJson::array({"completion"});
+  if (model.chat_template == nullptr) return list;
+  list.push_back("tools");
+  if (model.format.thoughts != text::ThoughtFormat::kNone) list.push_back("thinking");
+  return list;
+}
+
 ApiResult<OrderedJson> show(const Service& service, std::string_view body) {
   const auto json = parse_body(body);
   if (!json.is_ok()) return json.error();
@@ -84,16 +92,26 @@ ApiResult<OrderedJson> show(const Service& service, std::string_view body) {
                       {{"general.architecture", facts.family},
                        {"general.parameter_count", facts.parameters},
                        {fmt::format("{}.context_length", facts.family), (*model)->context}}},
-                     {"capabilities", OrderedJson::array({"completion"})},
+                     {"capabilities", capabilities(**model)},
                      {"modified_at", utc_time(service.started())}};
 }
 
-ApiResult<Ids> prompt_ids(const ServedModel& model, OllamaRequest* request) {
-  ApiResult<Ids> ids = request->is_raw ? encode_prompt(model, request->text)
-                                       : render_chat(model, std::move(request->template_input));
-  if (!ids.is_ok()) return ids;
-  if (auto error = check_prompt(model, *ids)) return std::move(*error);
-  return ids;
+ApiResult<std::vector<Choice>> choices_of(const ServedModel& model, const OllamaRequest& request) {
+  if (request.is_raw) {
+    const auto ids = encode_prompt(model, request.text);
+    if (!ids.is_ok()) return ids.error();
+    if (auto error = check_prompt(model, *ids)) return std::move(*error);
+    auto choices =
+        make_choices(request.options, *ids, model.tokenizer->special().end_of_generation);
+    if (auto error = constrain(*model.grammars, request.options.grammar, &choices)) {
+      return std::move(*error);
+    }
+    return choices;
+  }
+  const auto prompt = render_conversation(model, request.input);
+  if (!prompt.is_ok()) return prompt.error();
+  if (auto error = check_prompt(model, (*prompt).ids)) return std::move(*error);
+  return chat_choices(model, request.options, request.input.tools, *prompt);
 }
 
 std::optional<ApiError> answer(Service& service, OllamaRequest* request, bool is_chat,
@@ -108,13 +126,10 @@ std::optional<ApiError> answer(Service& service, OllamaRequest* request, bool is
     exchange->respond(ollama_loaded(options));
     return std::nullopt;
   }
-  const auto prompt = prompt_ids(model, request);
-  if (!prompt.is_ok()) return prompt.error();
-  auto choices =
-      make_choices(request->options, *prompt, model.tokenizer->special().end_of_generation);
-  if (auto error = constrain(*model.grammars, request->options.grammar, &choices)) return error;
-  return service.generate(model, std::move(choices), make_ollama_answer(options, exchange, service),
-                          exchange);
+  auto choices = choices_of(model, *request);
+  if (!choices.is_ok()) return choices.error();
+  return service.generate(model, std::move(*choices),
+                          make_ollama_answer(options, exchange, service), exchange);
 }
 
 using Parse = ApiResult<OllamaRequest> (*)(std::string_view body);

@@ -147,7 +147,7 @@ TEST_F(OllamaRoutes, TheModelIsListedShownAndFoundWithItsTag) {
             ScriptedGenerator::kContext);
   const Json shown = api_.call("POST", "/api/show", {{"model", "tiny:latest"}})->json();
   EXPECT_EQ(shown["model_info"]["general.parameter_count"], 1000);
-  EXPECT_EQ(shown["capabilities"], Json::array({"completion"}));
+  EXPECT_EQ(shown["capabilities"], Json({"completion", "tools"}));
   EXPECT_EQ(api_.call("GET", "/api/version")->json()["version"], "1.2.3");
   EXPECT_EQ(chat({{"model", "tiny:latest"}, {"stream", false}})->status(), 200);
   EXPECT_EQ(chat({{"model", "tiny:other"}})->status(), 404);

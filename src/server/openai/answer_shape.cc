@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "server/generate/answer_message.h"
 #include "text/utf8.h"
 
 namespace shoal::server {
@@ -55,16 +56,40 @@ class ChatShape final : public AnswerShape {
   std::optional<OrderedJson> first_chunk(size_t choice) override {
     return entry(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
   }
-  OrderedJson chunk(size_t choice, const AnswerPiece& piece) override {
-    return entry(choice, {{"content", piece.text}}, logprobs(piece.tokens), nullptr);
+  std::vector<OrderedJson> chunks(size_t choice, const AnswerPiece& piece) override {
+    std::vector<OrderedJson> chunks;
+    for (const text::AnswerEvent& event : piece.events) {
+      if (auto json = delta(choice, event)) {
+        chunks.push_back(entry(choice, std::move(*json), nullptr, nullptr));
+      }
+    }
+    if (options_.wants_logprobs && !piece.tokens.empty()) {
+      if (chunks.empty()) chunks.push_back(entry(choice, {{"content", ""}}, nullptr, nullptr));
+      chunks.front()["logprobs"] = logprobs(piece.tokens);
+    }
+    return chunks;
   }
   OrderedJson last_chunk(size_t choice, std::string_view finish_reason) override {
     return entry(choice, OrderedJson::object(), nullptr, finish_reason);
   }
   OrderedJson whole(size_t choice, const AnswerPiece& answer,
                     std::string_view finish_reason) override {
+    AnswerMessage said;
+    said.add(answer.events);
+    OrderedJson message = {{"role", "assistant"}, {"content", said.content}, {"refusal", nullptr}};
+    if (!said.reasoning.empty()) message["reasoning_content"] = said.reasoning;
+    if (!said.calls.empty()) {
+      if (said.content.empty()) message["content"] = nullptr;
+      OrderedJson calls = OrderedJson::array();
+      for (const AnswerCall& call : said.calls) {
+        calls.push_back({{"id", call.id},
+                         {"type", "function"},
+                         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+      }
+      message["tool_calls"] = std::move(calls);
+    }
     return {{"index", choice},
-            {"message", {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}}},
+            {"message", std::move(message)},
             {"logprobs", logprobs(answer.tokens)},
             {"finish_reason", finish_reason}};
   }
@@ -78,12 +103,40 @@ class ChatShape final : public AnswerShape {
             {"finish_reason", std::move(finish_reason)}};
   }
 
+  // What an event adds to the message; the end of a call adds nothing.
+  std::optional<OrderedJson> delta(size_t choice, const text::AnswerEvent& event) {
+    using Kind = text::AnswerEvent::Kind;
+    if (calls_.size() <= choice) calls_.resize(choice + 1);
+    switch (event.kind) {
+      case Kind::kContent:
+        return OrderedJson{{"content", event.text}};
+      case Kind::kReasoning:
+        return OrderedJson{{"reasoning_content", event.text}};
+      case Kind::kCallBegin:
+        return call_delta({{"index", calls_[choice]++},
+                           {"id", call_id()},
+                           {"type", "function"},
+                           {"function", {{"name", event.text}, {"arguments", ""}}}});
+      case Kind::kCallArguments:
+        return call_delta(
+            {{"index", calls_[choice] - 1}, {"function", {{"arguments", event.text}}}});
+      case Kind::kCallEnd:
+        break;
+    }
+    return std::nullopt;
+  }
+
+  static OrderedJson call_delta(OrderedJson call) {
+    return {{"tool_calls", OrderedJson::array({std::move(call)})}};
+  }
+
   OrderedJson logprobs(const std::vector<AnswerToken>& tokens) const {
     if (!options_.wants_logprobs) return nullptr;
     return {{"content", token_logprobs(*options_.tokenizer, tokens)}, {"refusal", nullptr}};
   }
 
   const ShapeOptions options_;
+  std::vector<size_t> calls_;  // of each choice so far
 };
 
 class CompletionShape final : public AnswerShape {
@@ -97,8 +150,12 @@ class CompletionShape final : public AnswerShape {
     if (echoes_.empty()) return std::nullopt;
     return entry(choice, echoes_.at(choice), nullptr, nullptr);
   }
-  OrderedJson chunk(size_t choice, const AnswerPiece& piece) override {
-    return entry(choice, piece.text, logprobs(choice, piece.tokens), nullptr);
+  std::vector<OrderedJson> chunks(size_t choice, const AnswerPiece& piece) override {
+    std::vector<OrderedJson> chunks;
+    if (!piece.text.empty() || !piece.tokens.empty()) {
+      chunks.push_back(entry(choice, piece.text, logprobs(choice, piece.tokens), nullptr));
+    }
+    return chunks;
   }
   OrderedJson last_chunk(size_t choice, std::string_view finish_reason) override {
     return entry(choice, "", nullptr, finish_reason);

@@ -19,10 +19,10 @@ class AnswerShape {
   virtual ~AnswerShape() = default;
   virtual std::string_view id_prefix() const = 0;
   virtual std::string_view object(bool is_stream) const = 0;
-  // An entry of "choices" in a stream: what comes before the first piece, if anything does; a
-  // piece; the end.
+  // Entries of "choices" in a stream, each for an event of its own: what comes before the first
+  // piece, if anything does; a piece; the end.
   virtual std::optional<OrderedJson> first_chunk(size_t choice) = 0;
-  virtual OrderedJson chunk(size_t choice, const AnswerPiece& piece) = 0;
+  virtual std::vector<OrderedJson> chunks(size_t choice, const AnswerPiece& piece) = 0;
   virtual OrderedJson last_chunk(size_t choice, std::string_view finish_reason) = 0;
   // An entry of "choices" in a whole answer.
   virtual OrderedJson whole(size_t choice, const AnswerPiece& answer,

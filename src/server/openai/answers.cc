@@ -27,6 +27,11 @@ struct Usage {
   }
 };
 
+std::string_view openai_finish_reason(const ChoiceEnd& end) {
+  const bool ends_with_calls = end.has_calls && end.reason == FinishReason::kStop;
+  return ends_with_calls ? "tool_calls" : finish_reason_name(end.reason);
+}
+
 // What both kinds of answer begin with.
 class Head {
  public:
@@ -69,6 +74,7 @@ class WholeAnswer final : public AnswerReceiver {
     AnswerPiece& answer = answers_[choice];
     answer.text += piece.text;
     for (AnswerToken& token : piece.tokens) answer.tokens.push_back(std::move(token));
+    for (text::AnswerEvent& event : piece.events) answer.events.push_back(std::move(event));
   }
   void on_choice_end(size_t choice, const ChoiceEnd& end) override { ends_[choice] = end; }
 
@@ -81,7 +87,7 @@ class WholeAnswer final : public AnswerReceiver {
         return;
       }
       usage.add(ends_[i], head_.counts_prompt(i));
-      choices.push_back(shape_->whole(i, answers_[i], finish_reason_name(ends_[i].reason)));
+      choices.push_back(shape_->whole(i, answers_[i], openai_finish_reason(ends_[i])));
     }
     OrderedJson json = head_.object(shape_->object(false), std::move(choices));
     json["usage"] = usage.to_json();
@@ -116,7 +122,8 @@ class StreamedAnswer final : public AnswerReceiver {
   }
 
   void on_piece(size_t choice, AnswerPiece piece) override {
-    if (!has_failed_) write(shape_->chunk(choice, piece));
+    if (has_failed_) return;
+    for (OrderedJson& chunk : shape_->chunks(choice, piece)) write(std::move(chunk));
   }
 
   void on_choice_end(size_t choice, const ChoiceEnd& end) override {
@@ -127,7 +134,7 @@ class StreamedAnswer final : public AnswerReceiver {
       return;
     }
     usage_.add(end, head_.counts_prompt(choice));
-    write(shape_->last_chunk(choice, finish_reason_name(end.reason)));
+    write(shape_->last_chunk(choice, openai_finish_reason(end)));
   }
 
   void on_all_ended() override {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/generate/answer_format.h"
+#include "server/tools/tool_fields.h"
 
 namespace shoal::server {
 namespace {
@@ -113,19 +114,13 @@ Json read_message(const Json& json, const std::string& path, Fields* request) {
 
 // What the API documents and this server does not do: each by its name, with a way out.
 void refuse_unserved(Fields* fields) {
-  constexpr std::string_view kNoTools = "tools are not served yet";
-  fields->refuse_unless("tools", {Json::array()}, kNoTools);
-  fields->refuse_unless("tool_choice", {"none", "auto"}, kNoTools);
-  fields->refuse("functions", kNoTools);
-  fields->refuse_unless("function_call", {"none", "auto"}, kNoTools);
-  (void)fields->boolean("parallel_tool_calls");  // without tools it changes nothing
+  fields->refuse("functions", "is not served; use tools");
+  fields->refuse_unless("function_call", {"none", "auto"}, "is not served; use tool_choice");
   fields->refuse_unless("modalities", {Json::array({"text"})}, "only [\"text\"] is served");
   fields->refuse("audio", "only text is served");
   fields->refuse("prediction", "is not served");
   fields->refuse("web_search_options", "is not served");
   fields->refuse_unless("verbosity", {"medium"}, "is not served; ask for it in a message");
-  fields->refuse_unless("reasoning_effort", {"none"},
-                        "is not served; a template's own variables go into chat_template_kwargs");
   fields->refuse_unless("store", {false}, "answers are not stored here");
   fields->refuse_unless("service_tier", {"auto", "default"}, "only auto and default are served");
   fields->refuse("prompt_cache_retention", "is not served: the cache keeps what it has room for");
@@ -163,6 +158,18 @@ void read_tokens_max(Fields* fields, GenerationOptions* options) {
   if (tokens) options->tokens_max = static_cast<uint32_t>(*tokens);
 }
 
+void read_template_input(Fields* fields, Json* input) {
+  Json messages = read_messages(fields, "messages");
+  *input = Json::object();
+  if (const Json* variables = fields->object("chat_template_kwargs")) {
+    *input = *variables;
+    if (variables->contains("messages") || variables->contains("tools")) {
+      fields->fail("chat_template_kwargs", "must not have messages or tools");
+    }
+  }
+  (*input)["messages"] = std::move(messages);
+}
+
 }  // namespace
 
 Json read_messages(Fields* fields, std::string_view name) {
@@ -189,15 +196,13 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body) {
   } else {
     fields.fail("model", "must be a string: GET /v1/models has the names");
   }
-  Json messages = read_messages(&fields, "messages");
-  request.template_input = Json::object();
-  if (const Json* variables = fields.object("chat_template_kwargs")) {
-    request.template_input = *variables;
-    if (variables->contains("messages") || variables->contains("tools")) {
-      fields.fail("chat_template_kwargs", "must not have messages or tools");
-    }
-  }
-  request.template_input["messages"] = std::move(messages);
+  read_template_input(&fields, &request.input.template_input);
+  read_tools(&fields, body, &request.input.tools);
+  read_tool_choice(&fields, &request.input.tools);
+  request.input.thinking = {
+      .effort =
+          fields.choice("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh"}),
+      .param = "reasoning_effort"};
   read_generation_options(&fields, &request.options);
   read_tokens_max(&fields, &request.options);
   read_logprobs(&fields, &request.options);

@@ -6,14 +6,14 @@
 #include <string>
 
 #include "server/api/fields.h"
+#include "server/chat.h"
 #include "server/openai/generation_options.h"
 
 namespace shoal::server {
 
 struct ChatRequest {
   std::string model;
-  // What the chat template takes: messages, and variables of the request's own.
-  Json template_input;
+  ChatInput input;
   GenerationOptions options;
 };
 

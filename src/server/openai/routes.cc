@@ -46,18 +46,19 @@ std::optional<ApiError> chat(Service& service, const Request& http,
   const auto model = model_for(service, request->model, options);
   if (!model.is_ok()) return model.error();
   const ServedModel& served = **model;
-  const auto prompt = render_chat(served, std::move(request->template_input));
+  const ToolOptions tools = request->input.tools;
+  const auto prompt = render_conversation(served, std::move(request->input));
   if (!prompt.is_ok()) return prompt.error();
-  if (auto error = check_prompt(served, *prompt)) {
+  if (auto error = check_prompt(served, (*prompt).ids)) {
     error->param = "messages";
     return error;
   }
-  auto choices = make_choices(options, *prompt, served.tokenizer->special().end_of_generation);
-  if (auto error = constrain(*served.grammars, options.grammar, &choices)) return error;
+  auto choices = chat_choices(served, options, tools, *prompt);
+  if (!choices.is_ok()) return choices.error();
   auto shape =
       make_chat_shape({.tokenizer = served.tokenizer, .wants_logprobs = options.wants_logprobs});
   return service.generate(
-      served, std::move(choices),
+      served, std::move(*choices),
       make_answer(answer_options(service, options), std::move(shape), exchange, service), exchange);
 }
 

@@ -1,6 +1,7 @@
 #include "server/own/metrics.h"
 
 #include <prometheus/counter.h>
+#include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
@@ -104,6 +105,17 @@ void Metrics::on_embedding_end(const ChoiceEnd& end) { impl_->count(end); }
 
 void Metrics::on_http(std::string_view route, int status) {
   impl_->http.Add({{"route", std::string(route)}, {"status", std::to_string(status)}}).Increment();
+}
+
+void Metrics::on_model(const text::AnswerFormat& format) {
+  prometheus::Labels labels = impl_->labels;
+  labels.emplace("calls", text::name(format.calls));
+  labels.emplace("thoughts", text::name(format.thoughts));
+  prometheus::BuildGauge()
+      .Name("shoal:answer_format_info")
+      .Help("How the model writes calls of tools and thoughts; always 1.")
+      .Register(impl_->registry)
+      .Add(labels, 1);
 }
 
 namespace {

@@ -11,6 +11,7 @@
 
 #include "runtime/serve/scheduler.h"
 #include "server/generate/generation.h"
+#include "text/answer_format/answer_format.h"
 
 namespace shoal::server {
 
@@ -26,6 +27,8 @@ class Metrics final : public GenerationObserver {
   void on_end(const ChoiceEnd& end) override;
   void on_embedding_end(const ChoiceEnd& end) override;
   void on_http(std::string_view route, int status);
+  // The names of the formats of its calls and thoughts.
+  void on_model(const text::AnswerFormat& format);
 
   // The text format. stats: null while there is no scheduler.
   std::string render(const runtime::SchedulerStats* stats) const;

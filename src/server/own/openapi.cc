@@ -20,6 +20,16 @@ constexpr std::string_view kSchemas = R"json({
       "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]},
     "name": {"type": "string"}, "reasoning_content": {"type": "string"},
     "tool_calls": {"type": "array"}, "tool_call_id": {"type": "string"}}},
+  "Tool": {"type": "object", "required": ["type", "function"], "properties": {
+    "type": {"const": "function"}, "function": {"type": "object", "required": ["name"],
+      "properties": {
+        "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"},
+        "description": {"type": "string"}, "parameters": {"type": "object"},
+        "strict": {"type": "boolean", "default": false}}}}},
+  "ToolChoice": {"oneOf": [{"enum": ["auto", "none", "required"]}, {"type": "object",
+    "required": ["type", "function"], "properties": {"type": {"const": "function"},
+      "function": {"type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}}}}}]},
   "Generation": {"type": "object", "required": ["model"], "properties": {
     "model": {"type": "string"},
     "max_tokens": {"type": "integer", "minimum": 1},
@@ -66,6 +76,10 @@ constexpr std::string_view kSchemas = R"json({
       "max_completion_tokens": {"type": "integer", "minimum": 1},
       "logprobs": {"type": "boolean"},
       "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
+      "tools": {"type": "array", "maxItems": 256, "items": {"$ref": "#/components/schemas/Tool"}},
+      "tool_choice": {"$ref": "#/components/schemas/ToolChoice"},
+      "parallel_tool_calls": {"type": "boolean", "default": true},
+      "reasoning_effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh"]},
       "chat_template_kwargs": {"type": "object"},
       "metadata": {"type": "object", "additionalProperties": {"type": "string"}}}}]},
   "CompletionRequest": {"allOf": [{"$ref": "#/components/schemas/Generation"}, {"type": "object",
@@ -100,6 +114,8 @@ constexpr std::string_view kSchemas = R"json({
       "temperature": {"type": "number", "minimum": 0, "maximum": 1},
       "top_p": {"type": "number"}, "top_k": {"type": "integer"},
       "stop_sequences": {"type": "array", "items": {"type": "string"}},
+      "tools": {"type": "array", "maxItems": 256}, "tool_choice": {"type": "object"},
+      "thinking": {"type": "object"},
       "stream": {"type": "boolean"}, "metadata": {"type": "object"},
       "output_format": {"$ref": "#/components/schemas/OutputFormat"},
       "output_config": {"type": "object", "properties": {
@@ -108,14 +124,18 @@ constexpr std::string_view kSchemas = R"json({
     "type": {"const": "json_schema"}, "schema": {"$ref": "#/components/schemas/JsonSchema"}}},
   "CountRequest": {"type": "object", "required": ["model", "messages"], "properties": {
     "model": {"type": "string"}, "messages": {"type": "array"},
-    "system": {"type": ["string", "array"]}}},
+    "system": {"type": ["string", "array"]}, "tools": {"type": "array"},
+    "tool_choice": {"type": "object"}, "thinking": {"type": "object"}}},
   "OllamaChat": {"type": "object", "required": ["model"], "properties": {
     "model": {"type": "string"}, "messages": {"type": "array"},
+    "tools": {"type": "array", "items": {"$ref": "#/components/schemas/Tool"}},
+    "think": {"type": ["boolean", "string"]},
     "stream": {"type": "boolean", "default": true}, "options": {"type": "object"},
     "keep_alive": {"type": ["string", "number"]}, "format": {"type": ["string", "object"]}}},
   "OllamaGenerate": {"type": "object", "required": ["model"], "properties": {
     "model": {"type": "string"}, "prompt": {"type": "string"}, "system": {"type": "string"},
     "raw": {"type": "boolean"}, "stream": {"type": "boolean", "default": true},
+    "think": {"type": ["boolean", "string"]},
     "options": {"type": "object"}, "keep_alive": {"type": ["string", "number"]},
     "format": {"type": ["string", "object"]}}},
   "OllamaEmbed": {"type": "object", "required": ["model"], "properties": {

@@ -12,11 +12,6 @@
 namespace shoal::server {
 namespace {
 
-constexpr std::string_view kTemplate =
-    "{% for m in messages %}{% if m.content == 'refuse' %}{{ raise_exception('not this') }}"
-    "{% endif %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant{{ suffix }}:{% endif %}";
-
 template <typename T>
 T value_of(Result<T> result) {
   CHECK_MSG(result.is_ok(), result.status().message().c_str());
@@ -25,10 +20,24 @@ T value_of(Result<T> result) {
 
 }  // namespace
 
-ApiFixture::ApiFixture(bool is_ready, EmbeddingFacts embedding)
-    : tokenizer_(make_word_tokenizer({"▁one", "▁two", "▁three", "END"})),
+const char* const ApiFixture::kPlainTemplate =
+    "{% for m in messages %}{% if m.content == 'refuse' %}{{ raise_exception('not this') }}"
+    "{% endif %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant{{ suffix }}:{% endif %}";
+
+const char* const ApiFixture::kToolTemplate =
+    "{% if tools %}[{{ tools | tojson }}]\n{% endif %}{% for m in messages %}{{ m.role }}:"
+    "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }} {{ c.id }} "
+    "{{ c.function.arguments | tojson }}</tool_call>{% endfor %}"
+    "{% if m.tool_call_id %}({{ m.tool_call_id }}){% endif %}{{ '\\n' }}{% endfor %}"
+    "assistant:{% if enable_thinking %}<think>\n{% endif %}";
+
+ApiFixture::ApiFixture(const char* chat_template, bool is_ready, EmbeddingFacts embedding)
+    : source_(chat_template),
+      tokenizer_(make_word_tokenizer({"▁one", "▁two", "▁three", "END"})),
       template_(
-          value_of(text::ChatTemplate::parse(kTemplate, text::chat_template_options(*tokenizer_)))),
+          value_of(text::ChatTemplate::parse(source_, text::chat_template_options(*tokenizer_)))),
       embedding_(std::move(embedding)),
       grammars_(value_of(text::GrammarCompiler::create(*tokenizer_))),
       generator_(static_cast<size_t>(tokenizer_->vocabulary_size())),
@@ -57,8 +66,18 @@ void ApiFixture::load() {
                                 .parameters_text = "1 k",
                                 .parameters = 1000,
                                 .bytes = 4000,
-                                .chat_template = std::string(kTemplate)},
+                                .chat_template = source_},
                       .embedding = embedding_});
+}
+
+std::string ApiFixture::prompt(size_t index) {
+  const auto request = generator_.requests(index + 1).at(index);
+  std::string text = value_of(tokenizer_->decode(request.prompt));
+  constexpr std::string_view kSpace = "▁";  // the bytes that this vocabulary spells a space with
+  for (size_t at = text.find(kSpace); at != std::string::npos; at = text.find(kSpace, at)) {
+    text.replace(at, kSpace.size(), " ");
+  }
+  return text;
 }
 
 ApiFixture::Answer ApiFixture::start(std::string_view method, std::string_view path,

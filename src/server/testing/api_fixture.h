@@ -17,8 +17,17 @@ namespace shoal::server {
 
 class ApiFixture {
  public:
+  // The template that is used without another: each message as "role:content\n", then
+  // "assistant{{ suffix }}:"; it refuses the content "refuse". It has no place for tools.
+  static const char* const kPlainTemplate;
+  // With tools as [{{ tools | tojson }}], calls as <tool_call>, and thoughts (enable_thinking).
+  static const char* const kToolTemplate;
+
   // is_ready: the model is loaded.
   explicit ApiFixture(bool is_ready = true,
+                      EmbeddingFacts embedding = {.size = ScriptedGenerator::kHiddenSize})
+      : ApiFixture(kPlainTemplate, is_ready, std::move(embedding)) {}
+  explicit ApiFixture(const char* chat_template, bool is_ready = true,
                       EmbeddingFacts embedding = {.size = ScriptedGenerator::kHiddenSize});
 
   using Answer = std::shared_ptr<RecordedExchange>;
@@ -34,10 +43,14 @@ class ApiFixture {
   Service& service() { return service_; }
   Metrics& metrics() { return metrics_; }
 
+  // The prompt of the n-th request.
+  std::string prompt(size_t index);
+
   // Words 0, 1, 2, 3 of the vocabulary: " one", " two", " three", "END".
   static int32_t word(int number) { return word_token(number); }
 
  private:
+  const std::string source_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<text::ChatTemplate> template_;
   const EmbeddingFacts embedding_;

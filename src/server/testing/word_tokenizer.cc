@@ -6,7 +6,8 @@
 
 namespace shoal::server {
 
-std::unique_ptr<text::Tokenizer> make_word_tokenizer(const std::vector<std::string>& words) {
+std::unique_ptr<text::Tokenizer> make_word_tokenizer(const std::vector<std::string>& words,
+                                                     const std::vector<std::string>& control) {
   text::Vocabulary vocabulary;
   vocabulary.model = "llama";
   const auto add = [&](std::string text, text::TokenKind kind) {
@@ -21,6 +22,7 @@ std::unique_ptr<text::Tokenizer> make_word_tokenizer(const std::vector<std::stri
     add(fmt::format("<0x{:02X}>", byte), text::TokenKind::kByte);
   }
   for (const std::string& word : words) add(word, text::TokenKind::kNormal);
+  for (const std::string& mark : control) add(mark, text::TokenKind::kControl);
   vocabulary.scores.assign(vocabulary.tokens.size(), 0.0F);
   vocabulary.bos = 1;
   vocabulary.eos = kEndToken;

@@ -18,7 +18,9 @@ inline constexpr int32_t kControlToken = 3;
 constexpr int32_t byte_token(int byte) { return 4 + byte; }
 constexpr int32_t word_token(int word) { return 4 + 256 + word; }
 
-std::unique_ptr<text::Tokenizer> make_word_tokenizer(const std::vector<std::string>& words);
+// control: more control tokens, behind the words.
+std::unique_ptr<text::Tokenizer> make_word_tokenizer(const std::vector<std::string>& words,
+                                                     const std::vector<std::string>& control = {});
 
 // The byte tokens of a text.
 std::vector<int32_t> byte_tokens(std::string_view text);

@@ -1,0 +1,202 @@
+#include "server/tools/tool_grammar.h"
+
+#include <fmt/format.h>
+
+#include "server/api/fields.h"
+
+namespace shoal::server {
+namespace {
+
+using text::CallFormat;
+
+// Writes rules of Lark, in the dialect that text/grammar/grammar.h names.
+class Lark {
+ public:
+  explicit Lark(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  static std::string literal(std::string_view text) {
+    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  // Where a mark is a control token of this model, text of the same spelling is none.
+  std::string mark(std::string_view text) const {
+    const auto id = tokenizer_.find_token(text);
+    const bool is_control =
+        id.has_value() && tokenizer_.token_kind(*id) == text::TokenKind::kControl;
+    return is_control ? fmt::format("<[{}]>", *id) : literal(text);
+  }
+  // Everything up to the mark, and the mark.
+  std::string up_to(std::string_view text) {
+    if (mark(text).front() == '<') {
+      rule("any_text", "/(?s:.*)/");
+      return "any_text " + mark(text);
+    }
+    // The shortest text that ends so.
+    rules_ += fmt::format("up_to_mark[suffix={}]: /(?s:.*)/\n", literal(text));
+    return "up_to_mark";
+  }
+  void rule(std::string_view name, std::string_view body) {
+    rules_ += fmt::format("{}: {}\n", name, body);
+  }
+  const std::string& rules() const { return rules_; }
+
+ private:
+  const text::Tokenizer& tokenizer_;
+  std::string rules_;
+};
+
+// How a format writes one call of a function, and several.
+class CallRules {
+ public:
+  CallRules(const ToolOptions& tools, CallFormat format, Lark& lark)
+      : tools_(tools), format_(format), lark_(lark) {}
+
+  // The rule `call`: any of the functions that may be called, without what is around a call.
+  void add_call() {
+    std::string calls;
+    for (size_t i = 0; i < tools_.tools.size(); ++i) {
+      const Tool& tool = tools_.tools[i];
+      if (tools_.choice == ToolChoice::kNamed && tool.name != tools_.named) continue;
+      const std::string rule = fmt::format("call_{}", i);
+      lark_.rule(rule, call(tool.name));
+      calls += (calls.empty() ? "" : " | ") + rule;
+    }
+    lark_.rule("call", calls);
+  }
+
+  // All calls of an answer. Behind the trigger: without it.
+  std::string calls(bool is_behind_trigger) {
+    switch (format_) {
+      case CallFormat::kHermes:
+        lark_.rule("closed_call", R"("\n" call "\n" )" + lark_.mark("</tool_call>"));
+        if (is_behind_trigger) return "closed_call";
+        return list(lark_.mark("<tool_call>") + " closed_call",
+                    R"("\n" )" + lark_.mark("<tool_call>") + " closed_call");
+      case CallFormat::kLlama3:
+        return list("call", R"("; " call)");
+      case CallFormat::kMistralList:
+        return open(is_behind_trigger, "[TOOL_CALLS]") + R"( " "? "[" )" +
+               list("call", R"(", " call)") + R"( "]")";
+      case CallFormat::kMistralNamed:
+        if (is_behind_trigger) return "call";
+        return list(lark_.mark("[TOOL_CALLS]") + " call", lark_.mark("[TOOL_CALLS]") + " call");
+      case CallFormat::kDeepSeekFence:
+      case CallFormat::kDeepSeek:
+        lark_.rule("closed_call", fmt::format("{} call {}", lark_.mark("<｜tool▁call▁begin｜>"),
+                                              lark_.mark("<｜tool▁call▁end｜>")));
+        return open(is_behind_trigger, "<｜tool▁calls▁begin｜>") + " " +
+               list("closed_call", R"("\n"? closed_call)") + " " +
+               lark_.mark("<｜tool▁calls▁end｜>");
+      case CallFormat::kHarmony:
+        // The token behind its arguments ends the answer, so there is one.
+        return is_behind_trigger
+                   ? "call"
+                   : lark_.mark("<|channel|>") + R"( "commentary to=functions." call)";
+    }
+    return "call";
+  }
+
+ private:
+  std::string list(const std::string& first, const std::string& next) const {
+    if (tools_.is_single_call()) return first;
+    return fmt::format("{} ({}){{0,{}}}", first, next, kForcedCallsMax - 1);
+  }
+
+  std::string open(bool is_behind_trigger, std::string_view mark) const {
+    return is_behind_trigger ? "" : lark_.mark(mark);
+  }
+
+  std::string call(const std::string& name) const {
+    const std::string arguments = "@" + name;
+    const std::string quoted = Lark::literal(name);
+    switch (format_) {
+      case CallFormat::kHermes:
+      case CallFormat::kMistralList:
+        return object(quoted, "arguments", arguments);
+      case CallFormat::kLlama3:
+        return object(quoted, "parameters", arguments);
+      case CallFormat::kMistralNamed:
+        return fmt::format("{} {} {}", quoted, lark_.mark("[ARGS]"), arguments);
+      case CallFormat::kDeepSeekFence:
+        return fmt::format(R"("function" {} {} {} "\n```")", lark_.mark("<｜tool▁sep｜>"),
+                           Lark::literal(name + "\n```json\n"), arguments);
+      case CallFormat::kDeepSeek:
+        return fmt::format("{} {} {}", quoted, lark_.mark("<｜tool▁sep｜>"), arguments);
+      case CallFormat::kHarmony:
+        return fmt::format(R"({} ({} "commentary")? (" "? {} "json" | " json")? {} {})", quoted,
+                           lark_.mark("<|channel|>"), lark_.mark("<|constrain|>"),
+                           lark_.mark("<|message|>"), arguments);
+    }
+    return quoted;
+  }
+
+  static std::string object(const std::string& quoted, std::string_view key,
+                            const std::string& arguments) {
+    return fmt::format(R"({} {} "}}")",
+                       Lark::literal(fmt::format(R"({{"name": {}, "{}": )", quoted, key)),
+                       arguments);
+  }
+
+  const ToolOptions& tools_;
+  const CallFormat format_;
+  Lark& lark_;
+};
+
+// A text that begins a call and nothing else; empty where there is none.
+std::string_view trigger_of(CallFormat format) {
+  switch (format) {
+    case CallFormat::kHermes:
+      return "<tool_call>";
+    case CallFormat::kMistralList:
+    case CallFormat::kMistralNamed:
+      return "[TOOL_CALLS]";
+    case CallFormat::kDeepSeekFence:
+    case CallFormat::kDeepSeek:
+      return "<｜tool▁calls▁begin｜>";
+    case CallFormat::kHarmony:
+      return " to=functions.";
+    case CallFormat::kLlama3:
+      break;
+  }
+  return "";
+}
+
+// A thought before forced calls.
+std::string thought(const text::AnswerFormat& format, bool starts_in_thought, Lark* lark) {
+  if (format.thoughts == text::ThoughtFormat::kHarmony) {
+    return fmt::format(R"(({} "analysis" {} {} {} "assistant")? )", lark->mark("<|channel|>"),
+                       lark->mark("<|message|>"), lark->up_to("<|end|>"), lark->mark("<|start|>"));
+  }
+  const text::ThoughtMarks marks = text::thought_marks(format.thoughts);
+  if (marks.open.empty()) return "";
+  const std::string rest = lark->up_to(marks.close) + R"( (/[ \n]{1,4}/)? )";
+  return starts_in_thought ? rest : fmt::format("({} {})? ", lark->mark(marks.open), rest);
+}
+
+}  // namespace
+
+std::optional<text::GrammarSource> tool_grammar(const ToolOptions& tools,
+                                                const text::AnswerFormat& format,
+                                                const text::Tokenizer& tokenizer,
+                                                bool starts_in_thought) {
+  const std::string_view trigger = tools.are_forced() ? "" : trigger_of(format.calls);
+  if (!tools.are_forced() && trigger.empty()) return std::nullopt;
+  text::GrammarSource source{.kind = text::GrammarSource::Kind::kLark, .text = {}};
+  Lark lark(tokenizer);
+  CallRules rules(tools, format.calls, lark);
+  rules.add_call();
+  const std::string before =
+      tools.are_forced() ? thought(format, starts_in_thought, &lark) : std::string();
+  const std::string calls = rules.calls(!tools.are_forced());
+  source.text = fmt::format("start: {}{}\n{}", before, calls, lark.rules());
+  for (const Tool& tool : tools.tools) {
+    source.schemas.push_back({.name = tool.name, .schema = tool.parameters});
+  }
+  source.trigger = trigger;
+  // One call after the other, each with a trigger of its own.
+  const bool is_one_by_one =
+      format.calls == CallFormat::kHermes || format.calls == CallFormat::kMistralNamed;
+  source.repeats = is_one_by_one && !tools.is_single_call();
+  return source;
+}
+
+}  // namespace shoal::server
