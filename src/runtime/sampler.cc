@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -15,7 +16,9 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Of a mask's tokens, the best that are looked at before all of them are sorted.
-constexpr size_t kAllowedTop = 256;
+constexpr size_t kAllowedTop = 128;
+// So many are sorted right away.
+constexpr size_t kFewAllowed = 2048;
 
 Status check_range(std::string_view name, float value, bool good, std::string_view range) {
   if (good) return Status::ok();
@@ -36,6 +39,12 @@ Status non_finite() {
 
 Status nothing_allowed() {
   return Status::request("the model holds every token that the grammar allows here for impossible");
+}
+
+bool are_below_infinity(std::span<const float> logits) {
+  uint32_t bad = 0;  // without a branch, so that many are compared at a time
+  for (const float logit : logits) bad |= logit < kInfinity ? 0U : 1U;
+  return bad == 0;
 }
 
 // One order for "worst in front" of std::*_heap that puts the best in front.
@@ -186,33 +195,53 @@ Result<std::optional<TokenId>> Sampler::sample_full(std::span<const float> logit
   if (heap_.empty()) return mask_.allows_all() ? non_finite() : nothing_allowed();
   if (is_greedy()) return std::optional<TokenId>(best.id);
 
+  return draw_all(best.logit);
+}
+
+// From all candidates of the heap, the best of which has this logit.
+std::optional<TokenId> Sampler::draw_all(float best) {
   const double inverse = 1.0 / double{params_.temperature};
   double sum = 0;
   for (const Candidate& candidate : heap_) {
-    sum += std::exp((double{candidate.logit} - double{best.logit}) * inverse);
+    sum += std::exp((double{candidate.logit} - double{best}) * inverse);
   }
   std::make_heap(heap_.begin(), heap_.end(), comes_after);
-  const auto token = draw(double{best.logit} * inverse + std::log(sum), /*complete=*/true);
+  const auto token = draw(double{best} * inverse + std::log(sum), /*complete=*/true);
   CHECK(token.has_value());
   return token;
 }
 
-// Often nearly all tokens are allowed. The best of them and the total are found as in a summary,
+// Few tokens are allowed, or nearly all. Of many, the best and the total are found as in a summary,
 // and they are sorted only where those are not enough.
 Result<std::optional<TokenId>> Sampler::sample_allowed(std::span<const float> logits) {
   CHECK(logits.size() == seen_.size());
+  if (!are_below_infinity(logits)) return non_finite();
+  constexpr size_t kBits = TokenMask::kWordBits;
+  const size_t words = (logits.size() + kBits - 1) / kBits;
+  size_t count = 0;
+  for (size_t i = 0; i < words; ++i) count += static_cast<size_t>(std::popcount(mask_.word(i)));
+  if (count <= kFewAllowed) {
+    heap_.clear();
+    float best = -kInfinity;
+    for (size_t i = 0; i < words; ++i) {
+      for (uint32_t word = mask_.word(i); word != 0; word &= word - 1) {
+        const size_t id = i * kBits + static_cast<size_t>(std::countr_zero(word));
+        if (id >= logits.size() || logits[id] == -kInfinity) continue;
+        heap_.push_back({static_cast<TokenId>(id), logits[id]});
+        best = std::max(best, logits[id]);
+      }
+    }
+    if (heap_.empty()) return nothing_allowed();
+    return draw_all(best);
+  }
   allowed_.resize(logits.size());
-  bool is_finite = true;
-  for (size_t first = 0; first < logits.size(); first += TokenMask::kWordBits) {
-    const uint32_t word = mask_.word(first / TokenMask::kWordBits);
-    const size_t count = std::min(TokenMask::kWordBits, logits.size() - first);
-    for (size_t i = 0; i < count; ++i) {
-      const float logit = logits[first + i];
-      is_finite = is_finite && logit < kInfinity;
-      allowed_[first + i] = ((word >> i) & 1U) != 0 ? logit : -kInfinity;
+  for (size_t first = 0; first < logits.size(); first += kBits) {
+    const uint32_t word = mask_.word(first / kBits);
+    const size_t in_word = std::min(kBits, logits.size() - first);
+    for (size_t i = 0; i < in_word; ++i) {
+      allowed_[first + i] = ((word >> i) & 1U) != 0 ? logits[first + i] : -kInfinity;
     }
   }
-  if (!is_finite) return non_finite();
   summarize(allowed_,
             {.top_max = kAllowedTop, .inverse_temperature = inverse_temperature(), .path = path_},
             &allowed_summary_);

@@ -84,6 +84,7 @@ class Sampler {
   Result<std::optional<TokenId>> sample_full(std::span<const float> logits);
   Result<std::optional<TokenId>> sample_allowed(std::span<const float> logits);
   Result<std::optional<TokenId>> sample_summary(const LogitSummary& summary);
+  std::optional<TokenId> draw_all(float best);
   // log_total: ln of the sum of exp(logit / temperature) over all tokens.
   std::optional<TokenId> draw(double log_total, bool complete);
   bool next_falling();
