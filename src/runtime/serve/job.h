@@ -39,9 +39,9 @@ struct Job {
   std::optional<Sampler> sampler;               // of an answer that has started
   std::unique_ptr<TokenConstraint> constraint;  // as long as the sampler, where there is a grammar
   std::optional<NgramDrafter> drafter;
-  Nanoseconds started{0};                       // first step
-  Nanoseconds answering{0};                     // first token
-  size_t reused_tokens = 0;                     // at its first start
+  Nanoseconds started{0};    // first step
+  Nanoseconds answering{0};  // first token
+  size_t reused_tokens = 0;  // at its first start
 
   // While it is in a session:
   SessionId session = 0;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "server/http/router.h"
 #include "server/own/metrics.h"
