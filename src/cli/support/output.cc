@@ -1,10 +1,13 @@
 #include "cli/support/output.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <string>
+
+#include "base/check.h"
 
 namespace shoal::cli {
 
@@ -36,6 +39,14 @@ void Output::write_line(std::string_view text) {
   std::string line(text);
   line += '\n';
   write(line);
+}
+
+void hold_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number, and those below are taken. Children inherit it like any other.
+    CHECK(open("/dev/null", O_RDONLY) == fd);  // NOLINT(android-cloexec-open)
+  }
 }
 
 Console::Console() : out(STDOUT_FILENO, "standard output"), err(STDERR_FILENO, "standard error") {}

@@ -35,6 +35,11 @@ class Output {
   Status status_;
 };
 
+// Puts /dev/null, to read only, where standard input, output or error is closed: else the next file
+// or socket would get the number, and what is printed would go there. Reading then gives the end,
+// writing fails as on the closed descriptor (EBADF). To be called before anything is opened.
+void hold_standard_descriptors();
+
 // The two streams that every command writes to.
 struct Console {
   Console();
