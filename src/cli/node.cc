@@ -55,9 +55,11 @@ Status follow(fabric::Fabric& fabric, bool by_domain) {
 Result<int> run_node(bool by_domain) {
   ignore_interrupts();
   silence_group_log();
-  ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
-                   fabric::join_local_group(UniqueFd(fabric::kJoinFd),
-                                            Deadline::after(kJoinDeadline), this_program()));
+  auto joined = fabric::join_local_group(UniqueFd(fabric::kJoinFd), Deadline::after(kJoinDeadline),
+                                         this_program());
+  // Of a peer that failed rank 0 tells the user; what is wrong here only this process knows.
+  if (joined.status().code() == StatusCode::kGroup) return kExitFailed;
+  ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric, std::move(joined));
   init_logging(fmt::format("rank {}", fabric->rank()));
   silence_group_log();
   const Status status = follow(*fabric, by_domain);
