@@ -138,8 +138,8 @@ uint64_t layer_kv_bytes(const model::LayerSpec& spec, const LayerShard& shard, K
          ((uint64_t{spec.head_dim} + spec.value_head_dim) * element + scales);
 }
 
-std::string mib(uint64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
+std::string megabytes(uint64_t bytes) {
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
 }
 
 void explain(const model::ModelConfig& config, Plan* plan) {
@@ -166,10 +166,12 @@ void explain(const model::ModelConfig& config, Plan* plan) {
         "columns, {} of {} vocabulary rows; weights {}, KV cache {} ({} bytes per token).",
         rank, shard.q_heads.begin, shard.q_heads.end - 1, first.heads, shard.kv_heads.begin,
         shard.kv_heads.end - 1, first.kv_heads, shard.ffn.size(), first.ffn, part.vocabulary.size(),
-        config.vocab, mib(part.weight_bytes), mib(part.kv_bytes), part.kv_bytes_per_token));
+        config.vocab, megabytes(part.weight_bytes), megabytes(part.kv_bytes),
+        part.kv_bytes_per_token));
   }
   out.push_back(fmt::format("In all {} of weights and {} of KV cache for {} positions.",
-                            mib(plan->weight_bytes), mib(plan->kv_bytes), plan->context));
+                            megabytes(plan->weight_bytes), megabytes(plan->kv_bytes),
+                            plan->context));
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ TEST(Plan, ExplainsItselfNodeByNode) {
   const Plan plan = must(plan_of(smol(), 2));
   ASSERT_EQ(plan.explanation.size(), 5U);
   EXPECT_THAT(plan.explanation[2],
-              AllOf(HasSubstr("Node 0"), HasSubstr("heads 0 to 5 of 9"), HasSubstr("MiB")));
+              AllOf(HasSubstr("Node 0"), HasSubstr("heads 0 to 5 of 9"), HasSubstr(" MB")));
 }
 
 void expect_cover(const Plan& plan, uint64_t total,
