@@ -1,6 +1,5 @@
 #include "text/utf8.h"
 
-#include <cstddef>
 #include <cstdint>
 
 namespace shoal::text {
@@ -56,6 +55,17 @@ void take_characters(std::string& pending, std::string& out) {
     rest.remove_prefix(matched);
   }
   pending.erase(0, pending.size() - rest.size());
+}
+
+size_t valid_utf8_bytes(std::string_view text) {
+  size_t valid = 0;
+  while (valid < text.size()) {
+    const std::string_view rest = text.substr(valid);
+    const Lead lead = lead_of(static_cast<uint8_t>(rest[0]));
+    if (lead.length == 0 || matching_bytes(rest, lead) < lead.length) break;
+    valid += lead.length;
+  }
+  return valid;
 }
 
 }  // namespace shoal::text

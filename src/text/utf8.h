@@ -3,6 +3,7 @@
 // Thread rule: stateless.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,9 @@ namespace shoal::text {
 // they are, and one U+FFFD for each longest piece that can be no part of one (Unicode 3.9, table
 // 3-8, as Python and Rust do). What may still become a character stays: at most 3 bytes.
 void take_characters(std::string& pending, std::string& out);
+
+// How many bytes at the start are whole characters: all of them where the text is UTF-8.
+size_t valid_utf8_bytes(std::string_view text);
 
 // The U+FFFD in UTF-8.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";

@@ -23,6 +23,15 @@ TEST(TakeCharacters, MovesWholeCharactersAndKeepsTheBeginningOfOne) {
   EXPECT_EQ(pending, "");
 }
 
+TEST(ValidUtf8Bytes, StopsBeforeTheFirstByteThatIsNoPartOfACharacter) {
+  EXPECT_EQ(valid_utf8_bytes(""), 0U);
+  EXPECT_EQ(valid_utf8_bytes("aé€🙂"), 10U);
+  EXPECT_EQ(valid_utf8_bytes("\xFF"), 0U);
+  EXPECT_EQ(valid_utf8_bytes("ab\xC3(c"), 2U);
+  EXPECT_EQ(valid_utf8_bytes("a\xED\xA0\x80"), 1U);  // a surrogate
+  EXPECT_EQ(valid_utf8_bytes("é\xE2\x82"), 2U);      // cut short
+}
+
 TEST(TakeCharacters, ReplacesEachLongestBrokenPieceOnce) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"\x80z", kBad + "z"},                                   // a continuation alone
