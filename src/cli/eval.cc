@@ -2,6 +2,7 @@
 // are to a reference.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/commands.h"
@@ -48,11 +49,12 @@ class Evaluation {
     const size_t scored = windows_ * scored_of_window();
     const bool is_partial = options_.windows_max != 0;
     if (reference != nullptr &&
-        (reference->size() < scored || (!is_partial && reference->size() != scored))) {
+        (reference->size() < scored || reference->size() % scored_of_window() != 0 ||
+         (!is_partial && reference->size() != scored))) {
       return Status::request(fmt::format(
-          "the reference has {} positions and this evaluation {}; use the text and --window that "
-          "it was made with",
-          reference->size(), scored));
+          "the reference has {} positions and this evaluation {}, {} in each window; use the text "
+          "and --window that it was made with",
+          reference->size(), scored, scored_of_window()));
     }
     ProgressBar bar(console_.err,
                     {.label = options_.by_decode ? "evaluating token by token" : "evaluating",
@@ -147,6 +149,21 @@ std::string text_of(const Evaluation& evaluation, const LoadedModel& loaded,
   return list.to_string();
 }
 
+Status check(const EvalOptions& options) {
+  if (options.model.context == 0 || options.model.context >= options.window) return Status::ok();
+  return Status::request(fmt::format("--ctx {} is less than --window {}; leave out --ctx",
+                                     options.model.context, options.window));
+}
+
+// A reference that never agrees is one of something else.
+void warn_of_reference(const Scores& scores, Console& console) {
+  const auto divergence = scores.divergence();
+  if (!divergence || divergence->same_best > 0) return;
+  console.err.write_line(
+      "shoal: note: the reference has another best token at every position; it may be one of "
+      "another model, text or --window");
+}
+
 Result<int> evaluate(EvalOptions options, Console& console) {
   ASSIGN_OR_RETURN(const std::string text, read_file(options.text_file, kTextBytesMax));
   std::unique_ptr<Reference> reference;
@@ -154,10 +171,9 @@ Result<int> evaluate(EvalOptions options, Console& console) {
     ASSIGN_OR_RETURN(Reference read, Reference::read(options.reference_file));
     reference = std::make_unique<Reference>(std::move(read));
   }
-  if (options.model.context == 0) options.model.context = options.window;
-  if (options.model.context < options.window) {
-    return Status::request(fmt::format("--ctx {} is less than --window {}; leave out --ctx",
-                                       options.model.context, options.window));
+  if (options.model.context == 0) {
+    options.model.context = std::max(kContextMin, options.window);
+    options.model.context_option = "--window";
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded,
                    LoadedModel::load(options.model, console));
@@ -166,6 +182,7 @@ Result<int> evaluate(EvalOptions options, Console& console) {
                    loaded->text().tokenizer->encode(text, {.add_special = false}));
   Evaluation evaluation(options, *loaded, console);
   RETURN_IF_ERROR(evaluation.run(tokens, reference.get()));
+  if (!options.model.is_quiet) warn_of_reference(evaluation.scores(), console);
   console.out.write(options.is_json ? to_text(json_of(evaluation, *loaded, options))
                                     : text_of(evaluation, *loaded, options));
   RETURN_IF_ERROR(loaded->close());
@@ -202,8 +219,8 @@ void add_eval(Program& program) {
   add_layout_options(command, &options->model);
   add_compute_options(command, &options->model);
   command.add_flag("--json", options->is_json, "Print JSON");
-  program.set_action(command,
-                     [options, &program] { return evaluate(*options, program.console()); });
+  const auto action = [options, &program] { return evaluate(*options, program.console()); };
+  program.set_action(command, action, [options] { return check(*options); });
 }
 
 }  // namespace shoal::cli

@@ -292,10 +292,16 @@ void add_info(Program& program) {
                                    "  shoal info ./model.gguf --template\n"
                                    "  shoal info --json"});
   const auto options = std::make_shared<InfoOptions>();
-  command.add_option("MODEL", options->model, "A model; none: this machine");
+  const CLI::Option* model =
+      command.add_option("MODEL", options->model, "A model; none: this machine");
   command.add_flag("--template", options->shows_template, "Show the whole chat template");
   command.add_flag("--json", options->is_json, "Print JSON");
-  program.set_action(command, [options, &program] { return info(*options, program.console()); });
+  const auto action = [options, &program] { return info(*options, program.console()); };
+  program.set_action(command, action, [options, model] {
+    if (!options->model.empty()) return Status::ok();
+    if (model->count() > 0) return Status::request("MODEL is empty; leave it out for this machine");
+    return options->shows_template ? Status::request("--template needs a MODEL") : Status::ok();
+  });
 }
 
 }  // namespace shoal::cli

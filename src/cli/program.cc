@@ -1,6 +1,11 @@
 #include "cli/program.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
 
 #include "base/log.h"
 #include "build_info.h"
@@ -10,6 +15,8 @@ namespace shoal::cli {
 namespace {
 
 constexpr size_t kOptionColumns = 34;
+// A name with at most so many wrong letters is taken for a typo.
+constexpr size_t kTypoMax = 2;
 
 // Help as the manual has it: a value's name without the words of its checks, the default behind the
 // description.
@@ -39,6 +46,62 @@ std::string version_text() {
   return text + ")";
 }
 
+// The least number of letters to put in, leave out or replace (Levenshtein).
+size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);  // of the letters of `from` so far, by letters of `to`
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+// "; did you mean NAME?" where one of the names is near.
+std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
+  size_t least = kTypoMax + 1;
+  std::string_view nearest;
+  for (const std::string& name : names) {
+    const size_t distance = edit_distance(given, name);
+    if (distance >= std::min(least, name.size())) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest);
+}
+
+std::string unknown_option(const CLI::App& command, const std::string& argument) {
+  const std::string given = argument.substr(0, argument.find('='));
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return fmt::format("there is no option {}{}", given, suggestion(given, names));
+}
+
+// What of the command line has no meaning; empty where all of it has.
+std::string unexpected(const CLI::App& command) {
+  const std::vector<std::string> rest = command.remaining();
+  if (rest.empty()) return {};
+  for (const std::string& argument : rest) {
+    if (argument.size() > 1 && argument.front() == '-') return unknown_option(command, argument);
+  }
+  std::vector<std::string> commands;
+  for (const CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!below->get_group().empty()) commands.push_back(below->get_name());
+  }
+  if (!commands.empty()) {
+    return fmt::format("there is no command {}{}", rest.front(),
+                       suggestion(rest.front(), commands));
+  }
+  return fmt::format("\"{}\" was not expected (a text of several words goes in quotes)",
+                     fmt::join(rest, " "));
+}
+
 }  // namespace
 
 std::string full_name(const CLI::App& command) {
@@ -66,8 +129,8 @@ CLI::App& Program::add_command(CLI::App& parent, const CommandText& text) {
   return *command;
 }
 
-void Program::set_action(const CLI::App& command, Action action) {
-  actions_.emplace_back(&command, std::move(action));
+void Program::set_action(const CLI::App& command, Action action, Check check) {
+  works_.push_back({.command = &command, .action = std::move(action), .check = std::move(check)});
 }
 
 CLI::App& Program::chosen() {
@@ -88,36 +151,44 @@ int Program::parse(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     console_.out.write_line(version.what());
   } catch (const CLI::ParseError& error) {
-    console_.err.write_line(
-        fmt::format("shoal: {}; see `{} --help`", error.what(), full_name(chosen())));
+    // An option that was misspelt tends to make others miss their values.
+    std::string what = unexpected(chosen());
+    if (what.empty()) what = error.what();
+    console_.err.write_line(fmt::format("shoal: {}; see `{} --help`", what, full_name(chosen())));
     return kExitUsage + 1;
   }
   return 1;
 }
 
-int Program::report(const Status& status) {
+int Program::report(const Status& status, int code) {
   console_.err.write_line("shoal: " + status.message());
-  return kExitFailed;
+  return code;
 }
 
 int Program::run(int argc, char** argv) {
-  if (const int end = parse(argc, argv); end != 0) return end - 1;
+  const int end = parse(argc, argv);
+  const int code = end != 0 ? end - 1 : run_chosen();
+  if (code != 0 || console_.out.status().is_ok()) return code;
+  return report(console_.out.status());
+}
+
+int Program::run_chosen() {
   const CLI::App& command = chosen();
-  const Action* action = nullptr;
-  for (const auto& [app, candidate] : actions_) {
-    if (app == &command) action = &candidate;
-  }
-  if (action == nullptr) {
+  const auto work = std::ranges::find(works_, &command, &Work::command);
+  if (work == works_.end()) {
     console_.out.write(help_of(command));
     return 0;
   }
+  if (work->check) {
+    if (const Status status = work->check(); !status.is_ok()) return report(status, kExitUsage);
+  }
   init_logging("shoal");
-  const Result<int> result = (*action)();
+  const Result<int> result = work->action();
   if (const int signal = SignalScope::termination_signal(); signal != 0) return 128 + signal;
   if (console_.out.is_closed()) return 0;
-  if (!result.is_ok()) return report(result.status());
-  if (!console_.out.status().is_ok()) return report(console_.out.status());
-  return *result;
+  const bool is_interrupted = SignalScope::is_interrupted();
+  if (!result.is_ok()) return report(result.status(), is_interrupted ? 128 + SIGINT : kExitFailed);
+  return is_interrupted ? 128 + SIGINT : *result;
 }
 
 }  // namespace shoal::cli

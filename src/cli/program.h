@@ -8,7 +8,6 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,6 +21,8 @@ inline constexpr int kExitUsage = 2;
 
 // A command's work: its exit code (0 unless a signal or a partial result asks for another one).
 using Action = std::function<Result<int>()>;
+// What about a parsed command line cannot be meant; reads no model and writes nothing.
+using Check = std::function<Status()>;
 
 class Program {
  public:
@@ -41,22 +42,30 @@ class Program {
   };
   // A subcommand of `parent`; examples go under its options.
   CLI::App& add_command(CLI::App& parent, const CommandText& text);
-  // What the command does once its options are parsed. Commands without one show their help.
-  void set_action(const CLI::App& command, Action action);
+  // What the command does once its options are parsed and checked. Commands without one show their
+  // help.
+  void set_action(const CLI::App& command, Action action, Check check = {});
 
   // Parses, runs, reports; returns the exit code.
   int run(int argc, char** argv);
 
  private:
+  struct Work {
+    const CLI::App* command = nullptr;
+    Action action;
+    Check check;
+  };
+
   int parse(int argc, char** argv);
+  int run_chosen();
   // The innermost command that was given.
   CLI::App& chosen();
-  int report(const Status& status);
+  int report(const Status& status, int code = kExitFailed);
 
   const Nanoseconds started_ = SteadyClock::instance().now();
   Console& console_;
   CLI::App root_;
-  std::vector<std::pair<const CLI::App*, Action>> actions_;
+  std::vector<Work> works_;
 };
 
 // "shoal run": how the command is typed.

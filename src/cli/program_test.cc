@@ -76,7 +76,7 @@ TEST(GenerationOptions, SeedsAndBiasesAreParsed) {
 }
 
 TEST(GenerationOptions, BiasesThatAreNoneAreRefused) {
-  for (const char* text : {"", "7", "7=", "=1", "x=1", "7=x", "7=1x"}) {
+  for (const char* text : {"", "7", "7=", "=1", "x=1", "7=x", "7=1x", "-1=1"}) {
     GenerationOptions options;
     options.logit_bias = {text};
     EXPECT_FALSE(sampling_params(options).is_ok()) << text;

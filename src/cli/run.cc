@@ -1,9 +1,11 @@
 // `shoal run MODEL [PROMPT]`: one answer, or a chat where there is no prompt.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
-#include <csignal>
 #include <fstream>
 #include <memory>
 
@@ -38,6 +40,41 @@ struct RunOptions {
   Nanoseconds program_started{0};
 };
 
+constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "tool"};
+
+Status check_message(const Json& message) {
+  if (!message.is_object()) return Status::request(R"(is no {"role", "content"})");
+  const auto role = message.find("role");
+  if (role == message.end() || !role->is_string()) return Status::request("has no role");
+  const auto name = role->get<std::string>();
+  if (std::ranges::find(kRoles, name) == kRoles.end()) {
+    return Status::request(
+        fmt::format("has the role \"{}\"; there are {}", escape(name), fmt::join(kRoles, ", ")));
+  }
+  const auto content = message.find("content");
+  const bool is_call = name == "assistant" && message.contains("tool_calls");
+  if (content == message.end() || content->is_null()) {
+    return is_call ? Status::ok() : Status::request("has no content");
+  }
+  if (!content->is_string()) return Status::request("has a content that is no text");
+  return Status::ok();
+}
+
+// The file of --messages.
+Status check_messages(const Json& messages) {
+  if (!messages.is_array()) {
+    return Status::request(
+        R"(is no JSON list of messages, such as [{"role": "user", "content": "Hello"}])");
+  }
+  if (messages.empty()) return Status::request("needs at least one message");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (const Status status = check_message(messages[i]); !status.is_ok()) {
+      return Status::request(fmt::format("message {} {}", i + 1, status.message()));
+    }
+  }
+  return Status::ok();
+}
+
 // What the answer continues: the prompt's ids and its text.
 Result<RenderedPrompt> make_prompt(const RunOptions& options, const TextParts& text,
                                    const std::string& prompt) {
@@ -61,11 +98,7 @@ Result<RenderedPrompt> make_prompt(const RunOptions& options, const TextParts& t
   ASSIGN_OR_RETURN(const std::string json, read_file(options.messages_file, kPromptBytesMax));
   RETURN_IF_ERROR(check_json(json, options.messages_file));
   const Json parsed = Json::parse(json, nullptr, false);
-  if (!parsed.is_array() || parsed.empty()) {
-    return Status::request(options.messages_file +
-                           " is not a JSON list of messages, such as "
-                           R"([{"role": "user", "content": "Hello"}])");
-  }
+  RETURN_IF_ERROR(check_messages(parsed).with_context(options.messages_file));
   for (const Json& message : parsed) messages.push_back(message);
   return render_chat(text, messages);
 }
@@ -121,7 +154,7 @@ class OneAnswer {
   OneAnswer(LoadedModel& loaded, Console& console, const RunOptions& options)
       : loaded_(loaded), console_(console), options_(options) {}
 
-  Result<int> run(const RenderedPrompt& prompt) {
+  Status run(const RenderedPrompt& prompt) {
     if (!options_.logits_file.empty()) {
       RETURN_IF_ERROR(write_logits(loaded_, prompt.ids, options_.logits_file));
     }
@@ -148,7 +181,7 @@ class OneAnswer {
       console_.out.write("\n");
     }
     if (wants_stats(options_, console_)) show_stats(answer);
-    return SignalScope::is_interrupted() ? 128 + SIGINT : 0;
+    return Status::ok();
   }
 
  private:
@@ -208,11 +241,15 @@ Status check(const RunOptions& options) {
     return Status::request("--special goes with --raw: a chat's template writes control tokens");
   }
   RETURN_IF_ERROR(sampling_params(options.generation).status());
+  RETURN_IF_ERROR(check_utf8("--system", options.system));
+  for (const std::string& stop : options.generation.stops) {
+    RETURN_IF_ERROR(check_utf8("--stop", stop));
+  }
   return runtime::StopMatcher::create(options.generation.stops).status().with_context("--stop");
 }
 
 Result<int> run(const RunOptions& options, Console& console) {
-  RETURN_IF_ERROR(check(options));
+  if (!options.logits_file.empty()) RETURN_IF_ERROR(check_writable(options.logits_file));
   std::string text = options.prompt;
   if (options.has_prompt && text == "-") {
     ASSIGN_OR_RETURN(text, read_standard_input(kPromptBytesMax));
@@ -229,15 +266,14 @@ Result<int> run(const RunOptions& options, Console& console) {
     return 0;
   }
   ASSIGN_OR_RETURN(const RenderedPrompt prompt, make_prompt(options, loaded->text(), text));
-  if (prompt.ids.size() >= loaded->engine().context()) {
-    return Status::request(
-        fmt::format("the prompt has {} tokens and the context holds {}; give a larger --ctx or a "
-                    "shorter prompt",
-                    prompt.ids.size(), loaded->engine().context()));
+  if (prompt.ids.size() >= loaded->context()) {
+    return Status::request(fmt::format("the prompt has {} tokens and the context holds {}; {}",
+                                       prompt.ids.size(), loaded->context(),
+                                       shorter_prompt_remedy(loaded->context(), loaded->model())));
   }
-  ASSIGN_OR_RETURN(const int code, OneAnswer(*loaded, console, options).run(prompt));
+  RETURN_IF_ERROR(OneAnswer(*loaded, console, options).run(prompt));
   RETURN_IF_ERROR(loaded->close());
-  return code;
+  return 0;
 }
 
 void add_options(CLI::App& command, RunOptions* options) {
@@ -279,10 +315,13 @@ void add_run(Program& program) {
   // Shared: the options live as long as the action that reads them.
   const auto options = std::make_shared<RunOptions>();
   add_options(command, options.get());
-  program.set_action(command, [options, &program, &command] {
-    options->has_prompt = command.get_option("PROMPT")->count() > 0;
+  const auto action = [options, &program] {
     options->program_started = program.started();
     return run(*options, program.console());
+  };
+  program.set_action(command, action, [options, &command] {
+    options->has_prompt = command.get_option("PROMPT")->count() > 0;
+    return check(*options);
   });
 }
 

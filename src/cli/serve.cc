@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -33,6 +32,8 @@ constexpr size_t kConnectionsMax = 512;
 constexpr size_t kOtherDescriptors = 64;
 // How often the group of nodes is looked at while nobody asks for anything.
 constexpr int kWatchMs = 500;
+constexpr size_t kQueueMax = size_t{1} << 20;
+constexpr uint32_t kGraceSecondsMax = 24 * 60 * 60;
 constexpr Nanoseconds kCancelDeadline = std::chrono::seconds(10);
 
 struct ServeOptions {
@@ -149,7 +150,7 @@ class Server {
   Server(const ServeOptions& options, Console& console)
       : options_(options), console_(console), metrics_(served_name(options)) {}
 
-  Result<int> run() {
+  Status run() {
     RETURN_IF_ERROR(listen());
     note(fmt::format("listening on {}; loading {}", http_->url(), options_.model.model));
     RETURN_IF_ERROR(load());
@@ -175,7 +176,6 @@ class Server {
   }
 
   Status listen() {
-    RETURN_IF_ERROR(check(options_));
     ASSIGN_OR_RETURN(server::AccessOptions access, read_access(options_));
     if (access.keys && options_.tls.certificate.empty()) {
       note("note: keys and prompts travel unencrypted; --tls-cert and --tls-key encrypt them");
@@ -254,7 +254,7 @@ class Server {
   }
 
   // From here on a second signal has its default effect: it ends the program at once.
-  Result<int> end() {
+  Status end() {
     note("letting the answers under way end; a second signal ends at once");
     service_->set_draining();
     const Status drained =
@@ -268,7 +268,7 @@ class Server {
     const Status closed = has_told_failure_ ? Status::ok() : loaded_->close();
     if (!drained.is_ok()) console_.err.write_line("shoal: " + drained.message());
     if (!closed.is_ok()) return closed;
-    return SignalScope::is_interrupted() ? 128 + SIGINT : 0;
+    return Status::ok();
   }
 
   const ServeOptions& options_;
@@ -290,6 +290,7 @@ void add_options(CLI::App& command, ServeOptions* options) {
       ->type_name("ADDRESS")
       ->capture_default_str();
   command.add_option("--port", options->port, "The port to listen on; 0: any free one")
+      ->check(CLI::Range(0U, 65535U))
       ->type_name("N")
       ->capture_default_str();
   command
@@ -314,11 +315,13 @@ void add_options(CLI::App& command, ServeOptions* options) {
   command
       .add_option("--queue", options->queue_max,
                   "Requests that may wait; more are told to come back (429)")
+      ->check(CLI::Range(size_t{1}, kQueueMax))
       ->type_name("N")
       ->capture_default_str();
   command
       .add_option("--grace", options->grace_seconds,
                   "Seconds that answers under way get to end after SIGTERM or Ctrl-C")
+      ->check(CLI::Range(0U, kGraceSecondsMax))
       ->type_name("N")
       ->capture_default_str();
   command
@@ -330,6 +333,7 @@ void add_options(CLI::App& command, ServeOptions* options) {
   command
       .add_option("--cache", options->model.cache,
                   "Positions of the KV cache over all requests; default: up to 4 contexts")
+      ->check(CLI::Range(int64_t{kContextMin}, model::kContextMax))
       ->type_name("N");
   command.add_flag("--no-prefix-cache", options->has_no_prefix_cache,
                    "Compute every prompt from its beginning");
@@ -358,9 +362,11 @@ void add_serve(Program& program) {
   // Shared: the options live as long as the action that reads them.
   const auto options = std::make_shared<ServeOptions>();
   add_options(command, options.get());
-  program.set_action(command, [options, &program]() -> Result<int> {
-    return Server(*options, program.console()).run();
-  });
+  const auto action = [options, &program]() -> Result<int> {
+    RETURN_IF_ERROR(Server(*options, program.console()).run());
+    return 0;
+  };
+  program.set_action(command, action, [options] { return check(*options); });
 }
 
 }  // namespace shoal::cli

@@ -61,12 +61,13 @@ Status validate(const SamplingParams& params, size_t vocabulary) {
   const SamplingParams& p = params;
   // Written so that NaN fails every one.
   RETURN_IF_ERROR(check_range("temperature", p.temperature,
-                              p.temperature >= 0 && p.temperature < kInfinity, "0 or more"));
+                              p.temperature >= 0 && p.temperature < kInfinity,
+                              "a finite number of 0 or more"));
   RETURN_IF_ERROR(check_range("top_p", p.top_p, p.top_p > 0 && p.top_p <= 1, "above 0, at most 1"));
   RETURN_IF_ERROR(check_range("min_p", p.min_p, p.min_p >= 0 && p.min_p <= 1, "from 0 to 1"));
   RETURN_IF_ERROR(check_range("repetition_penalty", p.repetition_penalty,
                               p.repetition_penalty > 0 && p.repetition_penalty < kInfinity,
-                              "above 0"));
+                              "a finite number above 0"));
   RETURN_IF_ERROR(check_range("presence_penalty", p.presence_penalty,
                               std::isfinite(p.presence_penalty), "a finite number"));
   RETURN_IF_ERROR(check_range("frequency_penalty", p.frequency_penalty,

@@ -57,7 +57,7 @@ class BenchTest(harness.Case):
 
     def test_a_context_that_is_too_small_is_refused(self):
         self.fail_with("bench", "model", harness.demo_model(), "--depth", "100", "--ctx", "100",
-                       says="--ctx 100 is less")
+                       code=2, says="--ctx 100 is less")
 
     def test_links_are_measured_beside_the_bare_exchange(self):
         for link in ("shm", "tcp"):
@@ -143,9 +143,11 @@ class TraceTest(harness.Case):
         self.check_tracks(self.trace("--prompt-tokens", "64"), "prefill")
 
     def test_a_file_that_cannot_be_written_is_named(self):
-        self.fail_with("trace", harness.demo_model(), "-o", "/no/such/folder/t.json",
-                       says="/no/such/folder/t.json")
-        self.fail_with("trace", harness.demo_model(), "-o", "-", "--json", says="-o FILE")
+        result = harness.shoal("trace", harness.demo_model(), "-o", "/no/such/folder/t.json")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr, "shoal: cannot write /no/such/folder/t.json: "
+                                        "No such file or directory\n", "before anything is loaded")
+        self.fail_with("trace", harness.demo_model(), "-o", "-", "--json", code=2, says="-o FILE")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -103,6 +105,24 @@ class BadInputTest(harness.Case):
         self.fail_with("run", "m", "--kv", "q3", code=2, says="q8")
         self.fail_with("eval", "m", code=2, says="--text")
 
+    def test_a_misspelt_name_is_told_with_the_nearest_one(self):
+        line = self.fail_with("run", "m", "hi", "there", "--tempreature", "0", code=2,
+                              says=["no option --tempreature", "did you mean --temperature?"])
+        self.assertNotIn("there 0", line)
+        self.fail_with("run", "m", "--tempreature=0", code=2, says="no option --tempreature;")
+        self.fail_with("run", "--hlep", code=2, says=["no option --hlep", "--help?"])
+        self.fail_with("runn", code=2, says=["no command runn", "did you mean run?"])
+        self.fail_with("bench", "modle", code=2, says="did you mean model?")
+        line = self.fail_with("run", "m", "--entirely-new", code=2, says="--entirely-new")
+        self.assertNotIn("did you mean", line)
+        self.fail_with("run", "m", "hi", "there", "you", code=2, says=['"there you"', "quotes"])
+
+    def test_text_that_is_not_utf8_is_refused(self):
+        for prompt, byte in (("\udcff", 0), ("ab\udcc3", 2)):
+            for raw in ([], ["--raw"]):
+                self.fail_with("run", harness.demo_model(), prompt, *raw,
+                               says=f"not UTF-8 at byte {byte}")
+
     def test_a_model_that_is_not_there_is_named(self):
         self.fail_with("run", "/no/such/model.gguf", "hi", says="/no/such/model.gguf")
         self.fail_with("run", "no-such-name", "hi", says=["no-such-name", "smollm2"])
@@ -123,17 +143,26 @@ class BadInputTest(harness.Case):
         model = "/no/such/model.gguf"  # what loads it complains of something else
         for option, value, says in (
                 ("--temperature", "-1", "temperature is -1"),
+                ("--temperature", "inf", "a finite number of 0 or more"),
+                ("--temperature", "hot", "'hot' is no number"),
                 ("--temperature", "nan", "temperature is nan"), ("--top-p", "2", "top_p is 2"),
                 ("--min-p", "-0.5", "min_p is -0.5"),
                 ("--repetition-penalty", "0", "repetition_penalty is 0"),
+                ("--repetition-penalty", "inf", "a finite number above 0"),
                 ("--presence-penalty", "inf", "presence_penalty is inf"),
                 ("--frequency-penalty", "nan", "frequency_penalty is nan"),
-                ("--top-k", "-3", "top_k is -3"), ("--seed", "18446744073709551616", "--seed"),
+                ("--top-k", "-3", "not in range 0 to 2147483647"),
+                ("--top-k", "99999999999", "not in range 0 to 2147483647"),
+                ("--seed", "18446744073709551616", "--seed"),
                 ("--seed", "x", "--seed"), ("--logit-bias", "5", "--logit-bias 5"),
-                ("--logit-bias", "5=x", "--logit-bias 5=x"), ("--stop", "", "--stop")):
+                ("--logit-bias", "5=x", "--logit-bias 5=x"),
+                ("--logit-bias", "-1=1", "--logit-bias -1=1 is not ID=BIAS"),
+                ("--stop", "", "--stop"), ("--stop", "a\udcff", "--stop is not UTF-8 at byte 1"),
+                ("--system", "\udcff", "--system is not UTF-8 at byte 0")):
             for prompt in (["hi"], []):
                 with self.subTest(option=option, value=value, prompt=prompt):
-                    line = self.fail_with("run", model, *prompt, option, value, says=says)
+                    line = self.fail_with("run", model, *prompt, f"{option}={value}", code=2,
+                                          says=says)
                     self.assertNotIn(model, line)
         self.fail_with("run", model, "hi", "--temperature", "1", says=model)
 
@@ -143,20 +172,46 @@ class BadInputTest(harness.Case):
         self.fail_with("plan", model, "--nodes", "2", "--split", "1,x", says="x")
         self.fail_with("plan", model, "--nodes", "2", "--split", "1,-1", says="-1")
         self.fail_with("plan", model, "--nodes", "64", says="9")
-        self.fail_with("plan", model, "--ctx", "1", says="--ctx 1")
-        self.fail_with("plan", model, "--ctx", "9999999", says="8192")
+        self.fail_with("plan", model, "--ctx", "9999999", says=["8192", "a smaller --ctx"])
+
+    def test_a_number_that_is_none_or_too_large_is_told_its_range(self):
+        for value in ("1", "-1", "99999999999", "many"):
+            self.fail_with("plan", "m", f"--ctx={value}", code=2,
+                           says=["--ctx", f"{value} not in range 16 to 16777216"])
+        for value in ("99999", "-1", "http"):
+            self.fail_with("serve", "m", f"--port={value}", code=2,
+                           says=f"{value} not in range 0 to 65535")
+
+    def test_a_context_that_another_option_asks_for_is_blamed_on_that_option(self):
+        model = harness.demo_model()
+        text = harness.DATA / "perplexity.txt"
+        for command, option in ((["eval", model, "--text", text, "--window", "99999"], "--window"),
+                                (["trace", model, "--depth", "9000", "-o", os.devnull], "--depth"),
+                                (["trace", model, "--prompt-tokens", "9000", "-o", os.devnull],
+                                 "--prompt-tokens"),
+                                (["bench", "model", model, "-p", "9000", "-n", "4"], "-p")):
+            with self.subTest(command=command):
+                line = self.fail_with(*command, says=["8192", f"a smaller {option}"]
+                                      if option != "-p" else ["8192", "--depth, -p or -n"])
+                self.assertNotIn("--ctx", line)
+        self.succeed("eval", model, "--text", text, "--window", "8", "--limit", "1")
 
     def test_a_prompt_longer_than_the_context_is_refused(self):
         self.fail_with("run", harness.demo_model(), "word " * 200, "--ctx", "64",
                        says=["64", "--ctx"])
+        line = self.fail_with("run", harness.demo_model(), "word " * 9000,
+                              says=["8192", "a shorter prompt"])
+        self.assertNotIn("--ctx", line)
 
     def test_options_that_contradict_each_other_are_refused(self):
         model = harness.demo_model()
-        self.fail_with("run", model, "--json", says="PROMPT")
-        self.fail_with("run", model, "--raw", says="PROMPT")
-        self.fail_with("run", model, "hi", "--special", says="--raw")
-        self.fail_with("run", model, "hi", "--raw", "--system", "x", says="--system")
-        self.fail_with("run", model, "hi", "--messages", "x.json", says="--messages")
+        self.fail_with("run", model, "--json", code=2, says="PROMPT")
+        self.fail_with("run", model, "--raw", code=2, says="PROMPT")
+        self.fail_with("run", model, "hi", "--special", code=2, says="--raw")
+        self.fail_with("run", model, "hi", "--raw", "--system", "x", code=2, says="--system")
+        self.fail_with("run", model, "hi", "--messages", "x.json", code=2, says="--messages")
+        self.fail_with("info", "", code=2, says="MODEL is empty")
+        self.fail_with("info", "--template", code=2, says="--template needs a MODEL")
         self.fail_with("run", model, "hi", "--exact", "--kernels", "portable", says="--kernels")
         self.fail_with("run", model, "hi", "--exact", "--kv", "q8", says="--kv q8")
 
@@ -167,7 +222,16 @@ class BadInputTest(harness.Case):
         with tempfile.TemporaryDirectory() as folder:
             for name, content, says in (("text.json", "once", "not valid JSON"),
                                         ("deep.json", "[" * 1000000, "nested deeper"),
-                                        ("object.json", "{}", "JSON list")):
+                                        ("object.json", "{}", "JSON list"),
+                                        ("none.json", "[]", "at least one message"),
+                                        ("bare.json", '["hi"]', "message 1 is no"),
+                                        ("mute.json", '[{"role": "user"}]',
+                                         "message 1 has no content"),
+                                        ("parts.json", '[{"role": "user", "content": [1]}]',
+                                         "message 1 has a content that is no text"),
+                                        ("role.json", '[{"role": "user", "content": "a"},'
+                                         ' {"role": "king", "content": "b"}]',
+                                         'message 2 has the role "king"')):
                 path = Path(folder) / name
                 path.write_text(content)
                 self.fail_with("run", model, "--messages", path, says=[name, says])
@@ -189,11 +253,77 @@ class OutputTest(harness.Case):
         process.stderr.close()
 
     def test_a_full_disk_is_an_error(self):
-        with open("/dev/full", "w", encoding="utf-8") as full:
-            result = subprocess.run([harness.SHOAL, "info"], stdout=full, stderr=subprocess.PIPE,
-                                    text=True, timeout=60)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("No space left", result.stderr)
+        for argument in ("info", "--help", "--version"):
+            with self.subTest(argument=argument), open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run([harness.SHOAL, argument], stdout=full,
+                                        stderr=subprocess.PIPE, text=True, timeout=60)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("No space left", result.stderr)
+
+    def test_a_closed_standard_output_is_an_error_and_never_another_file(self):
+        for options in ([], ["--nodes", "2"], ["--nodes", "2", "--link", "tcp"]):
+            with self.subTest(options=options):
+                result = self.run_without(">&-", "hi", "-n", "3", *options)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertIn("cannot write to standard output: Bad file descriptor",
+                              result.stderr)
+
+    def test_closed_standard_error_and_input_do_no_harm(self):
+        for closed in ("2>&-", "<&-", "<&- 2>&-"):
+            with self.subTest(closed=closed):
+                result = self.run_without(closed, "hi", "-n", "3", "--temperature", "0", "--nodes",
+                                          "2")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertTrue(result.stdout.strip())
+        self.assertEqual(self.run_without("<&- >&- 2>&-", "hi", "-n", "3").returncode, 1)
+
+    @staticmethod
+    def run_without(closed, *arguments):
+        """Runs `shoal run MODEL` by a shell that closes descriptors."""
+        return subprocess.run(["sh", "-c", f'exec "$0" run "$@" {closed}', harness.SHOAL,
+                               harness.demo_model(), *arguments],
+                              capture_output=True, text=True, timeout=60)
+
+
+class NodeTest(harness.Case):
+    def test_a_node_is_silent_about_a_group_that_broke_while_it_joined(self):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            # The join socket has the number 3.
+            node = subprocess.Popen(["sh", "-c", f'exec "$0" node 3<&{theirs.fileno()}',
+                                     harness.SHOAL], pass_fds=[theirs.fileno()],
+                                    stderr=subprocess.PIPE, text=True)
+            theirs.close()
+            ours.close()
+            self.assertEqual(node.communicate(timeout=30), (None, ""))
+            self.assertEqual(node.returncode, 1)
+
+    def test_a_node_without_a_group_says_so(self):
+        self.fail_with("node", says="this is no node of a local group")
+
+
+class InterruptTest(harness.Case):
+    def test_an_interrupt_ends_measurements_with_130(self):
+        model = harness.demo_model()
+        with tempfile.TemporaryDirectory() as folder:
+            text = Path(folder) / "long.txt"
+            text.write_text("All work and no play makes a dull day. " * 20000)
+            for command in (["eval", model, "--text", text],
+                            ["bench", "model", model, "--repeats", "100000"],
+                            ["trace", model, "--depth", "8000", "-o", Path(folder) / "t.json"]):
+                with self.subTest(command=command):
+                    process = subprocess.Popen([harness.SHOAL, *map(str, command)],
+                                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                    self.wait_until(lambda: self.catches_interrupts(process.pid), "the scope", 60)
+                    process.send_signal(signal.SIGINT)
+                    errors = process.communicate(timeout=60)[1]
+                    self.assertEqual(process.returncode, 130, errors)
+
+    @staticmethod
+    def catches_interrupts(pid):
+        status = Path(f"/proc/{pid}/status").read_text()
+        caught = int(re.search(r"SigCgt:\s*([0-9a-f]+)", status)[1], 16)
+        return bool(caught >> (signal.SIGINT - 1) & 1)
 
 
 class InfoTest(harness.Case):

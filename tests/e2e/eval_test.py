@@ -4,6 +4,7 @@ The reference covers the first 3 windows of the text; how it was made is in
 tests/data/smollm2/README.md.
 """
 
+import array
 import gzip
 import tempfile
 import unittest
@@ -97,6 +98,22 @@ class EvalTest(harness.Case):
     def test_a_reference_of_another_text_is_refused(self):
         self.fail_with("eval", harness.demo_model(), "--text", TEXT, "--reference",
                        self.reference, says=["765", "3315"])
+
+    def test_a_reference_of_another_window_is_refused(self):
+        self.fail_with("eval", harness.demo_model(), "--text", TEXT, "--limit", "1", "--window",
+                       "100", "--reference", self.reference, says=["765", "49 in each window"])
+
+    def test_a_reference_that_never_agrees_is_warned_of(self):
+        content = self.reference.read_bytes()
+        ids = array.array("H", content[:765 * 64 * 2])
+        path = Path(self.folder.name) / "other_tokens.top64"
+        path.write_bytes(array.array("H", [(i + 1) % 49152 for i in ids]).tobytes()
+                         + content[765 * 64 * 2:])
+        for reference, is_warned in ((path, True), (self.reference, False)):
+            result = harness.shoal("eval", harness.demo_model(), "--text", TEXT, "--limit", "1",
+                                   "--reference", reference)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual("another best token at every position" in result.stderr, is_warned)
 
     def test_a_text_that_is_too_short_is_refused(self):
         short = Path(self.folder.name) / "short.txt"

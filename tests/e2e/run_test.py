@@ -295,8 +295,11 @@ class OutputTest(harness.Case):
     def test_stats_go_to_standard_error(self):
         result = harness.shoal("run", harness.demo_model(), *CAPITAL, "-n", "4", "--stats",
                                "--nodes", "2")
-        for words in ("prefill", "decode", "collectives", "node-1", "seed", "first token", "loaded in"):
+        for words in ("prefill", "decode", "collectives", "node-1", "first token", "loaded in"):
             self.assertIn(words, result.stderr)
+        self.assertNotIn("seed", result.stderr)
+        drawn = harness.shoal("run", harness.demo_model(), "hi", "-n", "4", "--stats", "--seed", "7")
+        self.assertIn("seed 7", drawn.stderr)
 
     def test_the_end_of_the_context_ends_the_answer(self):
         answer = self.succeed_json("run", harness.demo_model(), *CAPITAL, "--ctx", "64",

@@ -380,7 +380,7 @@ class EncryptedTest(harness.Case):
                             "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
                             key, "-out", certificate], check=True, capture_output=True)
             self.fail_with("serve", harness.demo_model(), "--port", "0", "--tls-cert", certificate,
-                           says="--tls-key")
+                           code=2, says="--tls-key")
             self.fail_with("serve", harness.demo_model(), "--port", "0", "-q", "--tls-cert", key,
                            "--tls-key", key, says=[str(key), "PEM"])
             with serving.Server("--tls-cert", certificate, "--tls-key", key) as server:

@@ -207,15 +207,18 @@ std::string text_of(LoadedModel& loaded, const BenchOptions& options, const Repo
   return text;
 }
 
-Status check_context(BenchOptions* options) {
-  const uint32_t deepest = *std::max_element(options->depths.begin(), options->depths.end());
-  const uint32_t needed = std::max(
+uint32_t context_needed(const BenchOptions& options) {
+  const uint32_t deepest = *std::max_element(options.depths.begin(), options.depths.end());
+  return std::max(
       kContextMin,
-      deepest + std::max(options->shape.prompt_tokens, options->shape.answer_tokens + 1) + 1);
-  if (options->model.context == 0) options->model.context = needed;
-  if (options->model.context >= needed) return Status::ok();
+      deepest + std::max(options.shape.prompt_tokens, options.shape.answer_tokens + 1) + 1);
+}
+
+Status check(const BenchOptions& options) {
+  const uint32_t needed = context_needed(options);
+  if (options.model.context == 0 || options.model.context >= needed) return Status::ok();
   return Status::request(fmt::format("--ctx {} is less than the {} tokens of a run; leave it out",
-                                     options->model.context, needed));
+                                     options.model.context, needed));
 }
 
 Result<Report> measure(LoadedModel& loaded, const BenchOptions& options, Console& console) {
@@ -251,7 +254,10 @@ Result<Report> measure(LoadedModel& loaded, const BenchOptions& options, Console
 }
 
 Result<int> bench_model(BenchOptions options, Console& console) {
-  RETURN_IF_ERROR(check_context(&options));
+  if (options.model.context == 0) {
+    options.model.context = context_needed(options);
+    options.model.context_option = "--depth, -p or -n";
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded,
                    LoadedModel::load(options.model, console));
   const SignalScope signals;
@@ -293,10 +299,11 @@ void add_bench_model(Program& program, CLI::App& bench) {
   add_layout_options(command, &options->model);
   add_compute_options(command, &options->model);
   command.add_flag("--json", options->is_json, "Print JSON");
-  program.set_action(command, [options, &program] {
+  const auto action = [options, &program] {
     options->program_started = program.started();
     return bench_model(*options, program.console());
-  });
+  };
+  program.set_action(command, action, [options] { return check(*options); });
 }
 
 }  // namespace shoal::cli

@@ -2,6 +2,7 @@
 // viewer.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "cli/bench/model_runs.h"
 #include "cli/bench/trace_json.h"
 #include "cli/commands.h"
+#include "cli/support/files.h"
 #include "cli/support/format.h"
 #include "cli/support/signals.h"
 
@@ -90,13 +92,18 @@ void report(const TraceOptions& options, const TraceFacts& facts, Console& conso
   }
 }
 
+Status check(const TraceOptions& options) {
+  if (!options.is_json || options.path != "-") return Status::ok();
+  return Status::request("--json describes the file with the trace: give -o FILE, not -o -");
+}
+
 Result<int> trace(TraceOptions options, Console& console) {
-  if (options.is_json && options.path == "-") {
-    return Status::request("--json describes the file with the trace: give -o FILE, not -o -");
-  }
+  if (options.path != "-") RETURN_IF_ERROR(check_writable(options.path));
   if (options.model.context == 0) {
+    options.model.context_option = options.prompt_tokens > 0 ? "--prompt-tokens" : "--depth";
     options.model.context =
-        std::max(kContextMin, std::max(options.depth, options.prompt_tokens) + options.steps + 1);
+        std::max(kContextMin, (options.prompt_tokens > 0 ? options.prompt_tokens : options.depth) +
+                                  options.steps + 1);
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded,
                    LoadedModel::load(options.model, console));
@@ -140,7 +147,8 @@ void add_trace(Program& program) {
   command.add_flag("--json", options->is_json, "Print what was traced as JSON");
   add_layout_options(command, &options->model);
   add_compute_options(command, &options->model);
-  program.set_action(command, [options, &program] { return trace(*options, program.console()); });
+  const auto action = [options, &program] { return trace(*options, program.console()); };
+  program.set_action(command, action, [options] { return check(*options); });
 }
 
 }  // namespace shoal::cli

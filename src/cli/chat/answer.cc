@@ -64,6 +64,7 @@ Result<Answer> generate_answer(LoadedModel& loaded, const AnswerRequest& request
   generate.tokens_max = request.options.tokens_max;
   generate.cancel = &SignalScope::stop_flag();
   Answer answer;
+  answer.is_drawn = generate.sampling.temperature >= runtime::Sampler::kTemperatureMin;
   generate.on_token = [&](runtime::TokenId id) {
     if (!answer.first_token) answer.first_token = SteadyClock::instance().now();
     return stream.push(id);
@@ -104,7 +105,7 @@ std::string stats_line(LoadedModel& loaded, const Answer& answer) {
         fmt::format(" · {} nodes over {}, {:.0f} % of the time in collectives", nodes,
                     loaded.link_name(), total > 0 ? answer.collectives.seconds / total * 100 : 0.0);
   }
-  return line + fmt::format(" · seed {}", answer.result.seed);
+  return answer.is_drawn ? line + fmt::format(" · seed {}", answer.result.seed) : line;
 }
 
 std::string nodes_line(LoadedModel& loaded) {

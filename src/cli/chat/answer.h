@@ -29,6 +29,7 @@ struct Answer {
   std::string text;
   std::optional<std::string> stop;  // the stop string that ended it
   runtime::GenerateResult result;
+  bool is_drawn = false;  // else every token was the best one, whatever the seed
   // Of this answer alone.
   collective::Counters collectives;
   std::optional<Nanoseconds> first_token;  // when it was chosen, on SteadyClock

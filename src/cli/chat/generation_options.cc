@@ -10,6 +10,9 @@
 namespace shoal::cli {
 namespace {
 
+// As many as a token's number can tell apart.
+constexpr size_t kTokensMax = size_t{1} << 31;
+
 Result<runtime::LogitBias> parse_logit_bias(const std::string& text) {
   const Status malformed = Status::request(fmt::format(
       "--logit-bias {} is not ID=BIAS with a token's number and a bias, such as 42=-5", text));
@@ -17,11 +20,18 @@ Result<runtime::LogitBias> parse_logit_bias(const std::string& text) {
   if (equals == std::string::npos || equals + 1 == text.size()) return malformed;
   runtime::LogitBias bias;
   const auto [end, error] = std::from_chars(text.data(), text.data() + equals, bias.id);
-  if (error != std::errc() || end != text.data() + equals) return malformed;
+  if (error != std::errc() || end != text.data() + equals || bias.id < 0) return malformed;
   char* number_end = nullptr;
   bias.bias = std::strtof(text.c_str() + equals + 1, &number_end);
   if (*number_end != '\0') return malformed;
   return bias;
+}
+
+// What is wrong with a number; its range is validate()'s to check.
+std::string check_number(const std::string& text) {
+  float value = 0;
+  if (CLI::detail::lexical_cast(text, value)) return {};
+  return fmt::format("'{}' is no number", text);
 }
 
 }  // namespace
@@ -40,11 +50,16 @@ void add_generation_options(CLI::App& command, GenerationOptions* options) {
   const auto add_number = [&](const char* name, auto& value, const char* description) {
     command.add_option(name, value, description)
         ->group(kGroup)
+        ->check(check_number)
         ->type_name("X")
         ->capture_default_str();
   };
   add_number("--temperature", sampling.temperature, "0 always takes the best token");
-  add_number("--top-k", sampling.top_k, "Choose among the K best tokens; 0: all");
+  command.add_option("--top-k", sampling.top_k, "Choose among the K best tokens; 0: all")
+      ->group(kGroup)
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()))
+      ->type_name("X")
+      ->capture_default_str();
   add_number("--top-p", sampling.top_p, "Choose among the best tokens of this total probability");
   add_number("--min-p", sampling.min_p, "Leave out tokens below this share of the best one's");
   add_number("--repetition-penalty", sampling.repetition_penalty,
@@ -85,7 +100,8 @@ Result<runtime::SamplingParams> sampling_params(const GenerationOptions& options
     ASSIGN_OR_RETURN(const runtime::LogitBias bias, parse_logit_bias(text));
     params.logit_bias.push_back(bias);
   }
-  RETURN_IF_ERROR(runtime::validate(params, std::numeric_limits<int32_t>::max()));
+  // Whether the model has the tokens is known when it is loaded.
+  RETURN_IF_ERROR(runtime::validate(params, kTokensMax));
   return params;
 }
 

@@ -44,6 +44,13 @@ Result<std::string> read_file(const std::string& path, size_t bytes_max) {
   return read_all(file.get(), path, bytes_max);
 }
 
+Status check_writable(const std::string& path) {
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  if (file.is_valid()) return Status::ok();
+  return Status::request(
+      fmt::format("cannot write {}: {}", path, std::generic_category().message(errno)));
+}
+
 Result<std::string> read_standard_input(size_t bytes_max) {
   return read_all(STDIN_FILENO, "standard input", bytes_max);
 }

@@ -155,6 +155,7 @@ void add_layout_options(CLI::App& command, ModelOptions* options) {
   command
       .add_option("--ctx", options->context,
                   "Positions of context; default: the model's, at most 8192")
+      ->check(CLI::Range(int64_t{kContextMin}, model::kContextMax))
       ->type_name("N");
   command
       .add_option(
@@ -238,19 +239,15 @@ Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& o
   if (!options.split.empty()) {
     ASSIGN_OR_RETURN(planned.request.weights, plan::parse_split(options.split));
   }
-  if (options.context != 0 && options.context < kContextMin) {
-    return Status::request(fmt::format("--ctx {} is too small to hold a prompt; give at least {}",
-                                       options.context, kContextMin));
-  }
   const plan::WeightBytes weights = plan::weight_bytes(model.tensors);
   const uint32_t trained = model.config.context;
   const bool is_default = options.context == 0;
   planned.request.context = is_default ? std::min(trained, kDefaultContextMax) : options.context;
   if (planned.request.context > trained) {
     return Status::request(
-        fmt::format("--ctx {} is more than the {} positions that this model was "
-                    "made for; give at most {}",
-                    planned.request.context, trained, trained));
+        fmt::format("a context of {} is more than the {} positions that this model was made for; "
+                    "give a smaller {}",
+                    planned.request.context, trained, options.context_option));
   }
   ASSIGN_OR_RETURN(planned.plan, plan::make_plan(model.config, weights, planned.request));
   const uint64_t available = available_memory();
@@ -259,7 +256,7 @@ Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& o
     planned.request.context /= 2;
     ASSIGN_OR_RETURN(planned.plan, plan::make_plan(model.config, weights, planned.request));
   }
-  RETURN_IF_ERROR(check_memory(planned.plan, available, "--ctx"));
+  RETURN_IF_ERROR(check_memory(planned.plan, available, options.context_option));
   planned.context = planned.request.context;
   if (planned.context < trained && is_default) {
     planned.note = fmt::format("context {} of the {} that the model was made for (--ctx sets it)",
@@ -267,6 +264,12 @@ Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& o
   }
   RETURN_IF_ERROR(enlarge_cache(model, options, available, &planned));
   return planned;
+}
+
+std::string shorter_prompt_remedy(uint32_t context, const model::Model& model) {
+  return context < model.config.context
+             ? "give a larger --ctx or a shorter prompt"
+             : "give a shorter prompt: the model was made for no larger context";
 }
 
 void silence_group_log() {

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/os/numa.h"
@@ -41,6 +42,8 @@ struct ModelOptions {
   std::string split;     // "3,1"; empty: even
   uint32_t threads = 0;  // per node; 0: the usable cores, shared evenly
   uint32_t context = 0;  // 0: see plan_model()
+  // What a user makes smaller to ask for less context; not --ctx where a command derives it.
+  std::string_view context_option = "--ctx";
   // Positions of the KV cache, which all sessions share; 0: as many as one session's context.
   uint32_t cache = 0;
   // Without `cache`: several contexts of them, where memory is plentiful.
@@ -75,6 +78,9 @@ struct PlannedModel {
   std::string note;  // why the context is smaller than what the model was made for; may be empty
 };
 Result<PlannedModel> plan_model(const model::Model& model, const ModelOptions& options);
+
+// What to do about a prompt that is longer than `context`.
+std::string shorter_prompt_remedy(uint32_t context, const model::Model& model);
 
 class LoadedModel {
  public:

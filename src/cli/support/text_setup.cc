@@ -1,8 +1,10 @@
 #include "cli/support/text_setup.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "text/tokenizer_folder.h"
+#include "text/utf8.h"
 
 namespace shoal::cli {
 namespace {
@@ -58,6 +60,12 @@ Result<TextParts> load_text(const std::string& path) {
   return make_text(*file);
 }
 
+Status check_utf8(std::string_view what, std::string_view text) {
+  const size_t valid = text::valid_utf8_bytes(text);
+  if (valid == text.size()) return Status::ok();
+  return Status::request(fmt::format("{} is not UTF-8 at byte {}", what, valid));
+}
+
 Result<RenderedPrompt> render_chat(const TextParts& text, const Json& messages) {
   if (text.chat_template == nullptr) {
     if (!text.chat_template_status.is_ok()) {
@@ -67,6 +75,12 @@ Result<RenderedPrompt> render_chat(const TextParts& text, const Json& messages) 
     return Status::request(
         "the model has no chat template, so it was not made for chats; "
         "give --raw and a PROMPT to let it continue plain text");
+  }
+  for (const Json& message : messages) {
+    const auto content = message.find("content");
+    if (content == message.end() || !content->is_string()) continue;
+    RETURN_IF_ERROR(check_utf8(fmt::format("the {} message", message.value("role", "")),
+                               content->get_ref<const std::string&>()));
   }
   const Json request = {{"messages", messages}, {"add_generation_prompt", true}};
   const std::string request_text = request.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -29,8 +30,11 @@ Result<TextParts> load_text(const std::string& path);
 // The text parts of an opened model.
 Result<TextParts> make_text(const model::ModelFile& file);
 
+// kRequest "WHAT is not UTF-8 at byte N".
+Status check_utf8(std::string_view what, std::string_view text);
+
 // One conversation as the ids that the model is to continue. kRequest where there is no usable
-// template, saying what to do instead.
+// template, saying what to do instead, and where a message is not UTF-8.
 struct RenderedPrompt {
   std::string text;
   std::vector<int32_t> ids;
