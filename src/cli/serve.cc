@@ -265,10 +265,9 @@ class Server {
     (void)scheduler_->drain(Deadline::after(kCancelDeadline));
     text_worker_ = nullptr;
     scheduler_ = nullptr;
-    const Status closed = has_told_failure_ ? Status::ok() : loaded_->close();
+    Status closed = has_told_failure_ ? Status::ok() : loaded_->close();
     if (!drained.is_ok()) console_.err.write_line("shoal: " + drained.message());
-    if (!closed.is_ok()) return closed;
-    return Status::ok();
+    return closed;
   }
 
   const ServeOptions& options_;

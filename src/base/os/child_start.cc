@@ -13,8 +13,6 @@
 #include "base/check.h"
 #include "base/unique_fd.h"
 
-extern char** environ;
-
 namespace shoal {
 namespace {
 

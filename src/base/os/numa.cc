@@ -21,9 +21,10 @@ constexpr std::string_view kFolder = "/sys/devices/system/node";
 
 // "5" or "2-5" into numbers; false for anything else.
 bool add_range(std::string_view text, std::set<int>* numbers) {
-  const char* const end = text.data() + text.size();
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
   int first = 0;
-  auto parsed = std::from_chars(text.data(), end, first);
+  auto parsed = std::from_chars(begin, end, first);
   if (parsed.ec != std::errc()) return false;
   int last = first;
   if (parsed.ptr != end) {
