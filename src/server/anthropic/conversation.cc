@@ -125,9 +125,10 @@ Json read_assistant(Fields* entry, const Json& blocks, std::string_view raw) {
                                     {"arguments", raw_member(item_of(raw_blocks, i), "input")}}}}));
     return true;
   });
+  const bool has_text = !text.empty();
   Json out = message("assistant", std::move(text));
   if (!calls.empty()) {
-    if (out["content"] == "") out["content"] = nullptr;
+    if (!has_text) out["content"] = nullptr;
     out["tool_calls"] = std::move(calls);
   }
   if (!thought.empty()) out["reasoning_content"] = std::move(thought);

@@ -173,7 +173,7 @@ void Reader::structured_outputs() {
 // "json", a schema, or "" for none.
 void Reader::ollama_format() {
   const Json* value = fields_->any("format");
-  if (value == nullptr || *value == "") return;
+  if (value == nullptr || *value == Json("")) return;
   if (*value == "json") return set(text::json_object_grammar(), "format");
   if (!value->is_object()) {
     fields_->fail("format", "must be \"json\" or a JSON schema");

@@ -107,7 +107,7 @@ class CallRules {
 
   std::string call(const std::string& name) const {
     const std::string arguments = "@" + name;
-    const std::string quoted = Lark::literal(name);
+    std::string quoted = Lark::literal(name);
     switch (format_) {
       case CallFormat::kHermes:
       case CallFormat::kMistralList:
