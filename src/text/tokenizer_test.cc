@@ -104,7 +104,7 @@ class ToldVocabulary {
       const std::string character = piece.substr(begin, utf8_length(piece[begin]));
       begin += character.size();
       put_anywhere(character);
-      if (!step.empty()) all_.merges.push_back(step + " " + character);
+      if (!step.empty()) all_.merges.push_back(std::string(step).append(" ").append(character));
       step += character;
       put_anywhere(step);
     }

@@ -9,7 +9,6 @@ namespace shoal::server {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 using Ids = std::vector<runtime::TokenId>;
 

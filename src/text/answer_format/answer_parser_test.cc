@@ -96,7 +96,7 @@ std::vector<Recorded> hermes() {
   const std::string call =
       "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"unit\": "
       "\"C\"}}\n</tool_call>";
-  const auto text = [](std::string name, std::string raw) {
+  const auto text = [](std::string name, const std::string& raw) {
     return Recorded{
         .name = std::move(name), .text = raw, .events = {content(raw)}, .is_well_formed = false};
   };
@@ -152,7 +152,7 @@ std::vector<Recorded> hermes() {
 std::vector<Recorded> llama3() {
   const std::string call =
       R"({"name": "get_weather", "parameters": {"city": "Oslo", "unit": "C"}})";
-  const auto text = [](std::string name, std::string raw) {
+  const auto text = [](std::string name, const std::string& raw) {
     return Recorded{.name = std::move(name),
                     .format = CallFormat::kLlama3,
                     .text = raw,
@@ -186,7 +186,7 @@ std::vector<Recorded> llama3() {
 }
 
 std::vector<Recorded> mistral() {
-  const auto text = [](std::string name, std::string raw) {
+  const auto text = [](std::string name, const std::string& raw) {
     return Recorded{.name = std::move(name),
                     .format = CallFormat::kMistralList,
                     .text = raw,
@@ -237,7 +237,7 @@ std::vector<Recorded> deepseek() {
   const auto plain = [](const std::string& name, const std::string& arguments) {
     return "<｜tool▁call▁begin｜>" + name + "<｜tool▁sep｜>" + arguments + "<｜tool▁call▁end｜>";
   };
-  const auto text = [](std::string name, std::string raw) {
+  const auto text = [](std::string name, const std::string& raw) {
     return Recorded{.name = std::move(name),
                     .format = CallFormat::kDeepSeek,
                     .text = raw,
