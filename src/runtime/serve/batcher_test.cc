@@ -879,6 +879,7 @@ TEST_F(BatcherTest, C58AConstrainedAnswerIsTheSameAloneAndAmongOthers) {
   }
   World world = make(cluster_of(2, 384));
   std::vector<std::shared_ptr<Recorder>> sinks;
+  sinks.reserve(asks.size());
   for (const Ask& ask : asks) sinks.push_back(world.add(ask));
   world.finish();
   for (size_t i = 0; i < asks.size(); ++i) {
