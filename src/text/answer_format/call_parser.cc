@@ -69,4 +69,17 @@ std::optional<std::string_view> CallParser::content_up_to(
   return place.mark;
 }
 
+bool CallParser::open_at(std::string_view mark) {
+  if (!content_up_to({mark})) return false;
+  writer_.open();
+  keep(mark.size());
+  return true;
+}
+
+JsonProgress CallParser::take(const JsonRead& read) {
+  skip(read.bytes);
+  if (read.progress == JsonProgress::kBroken) writer_.give_up();
+  return read.progress;
+}
+
 }  // namespace shoal::text

@@ -124,11 +124,9 @@ class DeepSeekParser final : public CallParser {
   }
 
   bool read_arguments() {
-    const JsonRead read = arguments_->read(rest());
-    skip(read.bytes);
-    if (read.progress == JsonProgress::kMore) return false;
-    if (read.progress == JsonProgress::kBroken) return give_up();
-    state_ = State::kTail;
+    const JsonProgress progress = take(arguments_->read(rest()));
+    if (progress == JsonProgress::kMore) return false;
+    state_ = progress == JsonProgress::kDone ? State::kTail : State::kContent;
     return true;
   }
 

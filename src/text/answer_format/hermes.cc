@@ -22,9 +22,7 @@ class HermesParser final : public CallParser {
   bool step() override {
     switch (state_) {
       case State::kContent:
-        if (!content_up_to({kOpen})) return false;
-        writer().open();
-        keep(kOpen.size());
+        if (!open_at(kOpen)) return false;
         state_ = State::kBefore;
         return true;
       case State::kBefore:
@@ -41,11 +39,9 @@ class HermesParser final : public CallParser {
   }
 
   bool read_call() {
-    const JsonRead read = call_->read(rest());
-    skip(read.bytes);
-    if (read.progress == JsonProgress::kMore) return false;
-    if (read.progress == JsonProgress::kBroken) writer().give_up();
-    state_ = read.progress == JsonProgress::kDone ? State::kAfter : State::kContent;
+    const JsonProgress progress = take(call_->read(rest()));
+    if (progress == JsonProgress::kMore) return false;
+    state_ = progress == JsonProgress::kDone ? State::kAfter : State::kContent;
     return true;
   }
 

@@ -23,9 +23,7 @@ class Llama3Parser final : public CallParser {
       case State::kStart:
         return start();
       case State::kContent:
-        if (!content_up_to({kPythonTag})) return false;
-        writer().open();
-        keep(kPythonTag.size());
+        if (!open_at(kPythonTag)) return false;
         state_ = State::kTagged;
         return true;
       case State::kTagged:
@@ -62,11 +60,9 @@ class Llama3Parser final : public CallParser {
   }
 
   bool read_call() {
-    const JsonRead read = call_->read(rest());
-    skip(read.bytes);
-    if (read.progress == JsonProgress::kMore) return false;
-    if (read.progress == JsonProgress::kBroken) writer().give_up();
-    state_ = read.progress == JsonProgress::kDone ? State::kAfter : State::kContent;
+    const JsonProgress progress = take(call_->read(rest()));
+    if (progress == JsonProgress::kMore) return false;
+    state_ = progress == JsonProgress::kDone ? State::kAfter : State::kContent;
     return true;
   }
 

@@ -33,9 +33,7 @@ class MistralParser final : public CallParser {
   bool step() override {
     switch (state_) {
       case State::kContent:
-        if (!content_up_to({kOpen})) return false;
-        writer().open();
-        keep(kOpen.size());
+        if (!open_at(kOpen)) return false;
         state_ = State::kBefore;
         return true;
       case State::kBefore:
@@ -101,10 +99,9 @@ class MistralParser final : public CallParser {
   }
 
   bool move_on(const JsonRead& read, State next) {
-    skip(read.bytes);
-    if (read.progress == JsonProgress::kMore) return false;
-    if (read.progress == JsonProgress::kBroken) return give_up();
-    state_ = next;
+    const JsonProgress progress = take(read);
+    if (progress == JsonProgress::kMore) return false;
+    state_ = progress == JsonProgress::kDone ? next : State::kContent;
     return true;
   }
 
