@@ -8,6 +8,10 @@ namespace shoal::server {
 namespace {
 
 using text::CallFormat;
+using text::DeepSeekMarks;
+using text::HarmonyMarks;
+using text::HermesMarks;
+using text::MistralMarks;
 
 // Writes rules of Lark, in the dialect that text/grammar/grammar.h names.
 class Lark {
@@ -67,30 +71,31 @@ class CallRules {
   std::string calls(bool is_behind_trigger) {
     switch (format_) {
       case CallFormat::kHermes:
-        lark_.rule("closed_call", R"("\n" call "\n" )" + lark_.mark("</tool_call>"));
+        lark_.rule("closed_call", R"("\n" call "\n" )" + lark_.mark(HermesMarks::kCallEnd));
         if (is_behind_trigger) return "closed_call";
-        return list(lark_.mark("<tool_call>") + " closed_call",
-                    R"("\n" )" + lark_.mark("<tool_call>") + " closed_call");
+        return list(lark_.mark(HermesMarks::kCall) + " closed_call",
+                    R"("\n" )" + lark_.mark(HermesMarks::kCall) + " closed_call");
       case CallFormat::kLlama3:
         return list("call", R"("; " call)");
       case CallFormat::kMistralList:
-        return open(is_behind_trigger, "[TOOL_CALLS]") + R"( " "? "[" )" +
+        return open(is_behind_trigger, MistralMarks::kCalls) + R"( " "? "[" )" +
                list("call", R"(", " call)") + R"( "]")";
       case CallFormat::kMistralNamed:
         if (is_behind_trigger) return "call";
-        return list(lark_.mark("[TOOL_CALLS]") + " call", lark_.mark("[TOOL_CALLS]") + " call");
+        return list(lark_.mark(MistralMarks::kCalls) + " call",
+                    lark_.mark(MistralMarks::kCalls) + " call");
       case CallFormat::kDeepSeekFence:
       case CallFormat::kDeepSeek:
-        lark_.rule("closed_call", fmt::format("{} call {}", lark_.mark("<｜tool▁call▁begin｜>"),
-                                              lark_.mark("<｜tool▁call▁end｜>")));
-        return open(is_behind_trigger, "<｜tool▁calls▁begin｜>") + " " +
+        lark_.rule("closed_call", fmt::format("{} call {}", lark_.mark(DeepSeekMarks::kCall),
+                                              lark_.mark(DeepSeekMarks::kCallEnd)));
+        return open(is_behind_trigger, DeepSeekMarks::kCalls) + " " +
                list("closed_call", R"("\n"? closed_call)") + " " +
-               lark_.mark("<｜tool▁calls▁end｜>");
+               lark_.mark(DeepSeekMarks::kCallsEnd);
       case CallFormat::kHarmony:
         // The token behind its arguments ends the answer, so there is one.
         return is_behind_trigger
                    ? "call"
-                   : lark_.mark("<|channel|>") + R"( "commentary to=functions." call)";
+                   : lark_.mark(HarmonyMarks::kChannel) + R"( "commentary to=functions." call)";
     }
     return "call";
   }
@@ -115,16 +120,16 @@ class CallRules {
       case CallFormat::kLlama3:
         return object(quoted, "parameters", arguments);
       case CallFormat::kMistralNamed:
-        return fmt::format("{} {} {}", quoted, lark_.mark("[ARGS]"), arguments);
+        return fmt::format("{} {} {}", quoted, lark_.mark(MistralMarks::kArguments), arguments);
       case CallFormat::kDeepSeekFence:
-        return fmt::format(R"("function" {} {} {} "\n```")", lark_.mark("<｜tool▁sep｜>"),
+        return fmt::format(R"("function" {} {} {} "\n```")", lark_.mark(DeepSeekMarks::kSeparator),
                            Lark::literal(name + "\n```json\n"), arguments);
       case CallFormat::kDeepSeek:
-        return fmt::format("{} {} {}", quoted, lark_.mark("<｜tool▁sep｜>"), arguments);
+        return fmt::format("{} {} {}", quoted, lark_.mark(DeepSeekMarks::kSeparator), arguments);
       case CallFormat::kHarmony:
         return fmt::format(R"({} ({} "commentary")? (" "? {} "json" | " json")? {} {})", quoted,
-                           lark_.mark("<|channel|>"), lark_.mark("<|constrain|>"),
-                           lark_.mark("<|message|>"), arguments);
+                           lark_.mark(HarmonyMarks::kChannel), lark_.mark(HarmonyMarks::kConstrain),
+                           lark_.mark(HarmonyMarks::kMessage), arguments);
     }
     return quoted;
   }
@@ -145,13 +150,13 @@ class CallRules {
 std::string_view trigger_of(CallFormat format) {
   switch (format) {
     case CallFormat::kHermes:
-      return "<tool_call>";
+      return HermesMarks::kCall;
     case CallFormat::kMistralList:
     case CallFormat::kMistralNamed:
-      return "[TOOL_CALLS]";
+      return MistralMarks::kCalls;
     case CallFormat::kDeepSeekFence:
     case CallFormat::kDeepSeek:
-      return "<｜tool▁calls▁begin｜>";
+      return DeepSeekMarks::kCalls;
     case CallFormat::kHarmony:
       return " to=functions.";
     case CallFormat::kLlama3:
@@ -163,8 +168,9 @@ std::string_view trigger_of(CallFormat format) {
 // A thought before forced calls.
 std::string thought(const text::AnswerFormat& format, bool starts_in_thought, Lark* lark) {
   if (format.thoughts == text::ThoughtFormat::kHarmony) {
-    return fmt::format(R"(({} "analysis" {} {} {} "assistant")? )", lark->mark("<|channel|>"),
-                       lark->mark("<|message|>"), lark->up_to("<|end|>"), lark->mark("<|start|>"));
+    return fmt::format(R"(({} "analysis" {} {} {} "assistant")? )",
+                       lark->mark(HarmonyMarks::kChannel), lark->mark(HarmonyMarks::kMessage),
+                       lark->up_to(HarmonyMarks::kEnd), lark->mark(HarmonyMarks::kStart));
   }
   const text::ThoughtMarks marks = text::thought_marks(format.thoughts);
   if (marks.open.empty()) return "";

@@ -57,16 +57,17 @@ bool reads(std::string_view source, std::string_view variable, bool is_member) {
 
 // What the template itself declares, if it is one of the known formats.
 bool find_calls(std::string_view source, CallFormat* format) {
-  if (has(source, "<|channel|>")) {
+  if (has(source, HarmonyMarks::kChannel)) {
     *format = CallFormat::kHarmony;
-  } else if (has(source, "[TOOL_CALLS]")) {
-    *format = has(source, "[ARGS]") ? CallFormat::kMistralNamed : CallFormat::kMistralList;
+  } else if (has(source, MistralMarks::kCalls)) {
+    *format = has(source, MistralMarks::kArguments) ? CallFormat::kMistralNamed
+                                                    : CallFormat::kMistralList;
   } else if (has(source, "tool▁call▁begin")) {
     *format = has(source, "```json") ? CallFormat::kDeepSeekFence : CallFormat::kDeepSeek;
-  } else if (has(source, "<tool_call>") && !has(source, "<function=") &&
+  } else if (has(source, HermesMarks::kCall) && !has(source, "<function=") &&
              !has(source, "<arg_key>")) {
     *format = CallFormat::kHermes;
-  } else if (has(source, "<|python_tag|>") ||
+  } else if (has(source, Llama3Marks::kPythonTag) ||
              (has(source, "<|start_header_id|>") && has(source, "\"parameters\""))) {
     *format = CallFormat::kLlama3;
   } else {
@@ -76,7 +77,7 @@ bool find_calls(std::string_view source, CallFormat* format) {
 }
 
 ThoughtFormat find_thoughts(std::string_view source) {
-  if (has(source, "<|channel|>")) return ThoughtFormat::kHarmony;
+  if (has(source, HarmonyMarks::kChannel)) return ThoughtFormat::kHarmony;
   if (has(source, "[THINK]")) return ThoughtFormat::kBracketThink;
   if (has(source, "<think>") || has(source, "</think>")) return ThoughtFormat::kThink;
   return ThoughtFormat::kNone;
@@ -85,18 +86,19 @@ ThoughtFormat find_thoughts(std::string_view source) {
 std::vector<std::string_view> call_marks(CallFormat format) {
   switch (format) {
     case CallFormat::kHermes:
-      return {"<tool_call>", "</tool_call>"};
+      return {HermesMarks::kCall, HermesMarks::kCallEnd};
     case CallFormat::kLlama3:
-      return {"<|python_tag|>"};
+      return {Llama3Marks::kPythonTag};
     case CallFormat::kMistralList:
     case CallFormat::kMistralNamed:
-      return {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"};
+      return {MistralMarks::kCalls, MistralMarks::kArguments, MistralMarks::kCallId};
     case CallFormat::kDeepSeekFence:
     case CallFormat::kDeepSeek:
-      return {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
-              "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"};
+      return {DeepSeekMarks::kCalls, DeepSeekMarks::kCallsEnd, DeepSeekMarks::kCall,
+              DeepSeekMarks::kCallEnd, DeepSeekMarks::kSeparator};
     case CallFormat::kHarmony:
-      return {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"};
+      return {HarmonyMarks::kStart, HarmonyMarks::kChannel, HarmonyMarks::kConstrain,
+              HarmonyMarks::kMessage, HarmonyMarks::kEnd};
   }
   return {};
 }
@@ -114,7 +116,7 @@ AnswerFormat find_answer_format(std::string_view template_source) {
   }
   format.reads_reasoning_effort = reads(template_source, "reasoning_effort", false);
   format.reads_message_thinking = reads(template_source, "thinking", true);
-  format.wants_short_call_ids = has(template_source, "[TOOL_CALLS]");
+  format.wants_short_call_ids = has(template_source, MistralMarks::kCalls);
   return format;
 }
 

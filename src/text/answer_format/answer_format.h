@@ -30,6 +30,41 @@ enum class ThoughtFormat {
   kHarmony,       // <|channel|>analysis<|message|>...<|end|>
 };
 
+// Their marks: what templates declare, parsers look for and grammars demand.
+struct HermesMarks {
+  static constexpr std::string_view kCall = "<tool_call>";
+  static constexpr std::string_view kCallEnd = "</tool_call>";
+};
+
+struct Llama3Marks {
+  static constexpr std::string_view kPythonTag = "<|python_tag|>";
+};
+
+struct MistralMarks {
+  static constexpr std::string_view kCalls = "[TOOL_CALLS]";
+  static constexpr std::string_view kCallId = "[CALL_ID]";
+  static constexpr std::string_view kArguments = "[ARGS]";
+};
+
+struct DeepSeekMarks {
+  static constexpr std::string_view kCalls = "<｜tool▁calls▁begin｜>";
+  static constexpr std::string_view kCallsEnd = "<｜tool▁calls▁end｜>";
+  static constexpr std::string_view kCall = "<｜tool▁call▁begin｜>";
+  static constexpr std::string_view kCallEnd = "<｜tool▁call▁end｜>";
+  static constexpr std::string_view kSeparator = "<｜tool▁sep｜>";
+};
+
+struct HarmonyMarks {
+  static constexpr std::string_view kStart = "<|start|>";
+  static constexpr std::string_view kChannel = "<|channel|>";
+  static constexpr std::string_view kConstrain = "<|constrain|>";
+  static constexpr std::string_view kMessage = "<|message|>";
+  static constexpr std::string_view kEnd = "<|end|>";
+  // They end an answer, so that they are seldom a part of it.
+  static constexpr std::string_view kCall = "<|call|>";
+  static constexpr std::string_view kReturn = "<|return|>";
+};
+
 struct AnswerFormat {
   CallFormat calls = CallFormat::kHermes;
   ThoughtFormat thoughts = ThoughtFormat::kNone;

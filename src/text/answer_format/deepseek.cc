@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "text/answer_format/answer_format.h"
 #include "text/answer_format/call_parser.h"
 #include "text/answer_format/json_call.h"
 #include "text/answer_format/parsers.h"
@@ -12,11 +13,6 @@
 namespace shoal::text {
 namespace {
 
-constexpr std::string_view kListBegin = "<｜tool▁calls▁begin｜>";
-constexpr std::string_view kListEnd = "<｜tool▁calls▁end｜>";
-constexpr std::string_view kCallBegin = "<｜tool▁call▁begin｜>";
-constexpr std::string_view kCallEnd = "<｜tool▁call▁end｜>";
-constexpr std::string_view kSeparator = "<｜tool▁sep｜>";
 constexpr std::string_view kFence = "```";
 
 class DeepSeekParser final : public CallParser {
@@ -47,10 +43,10 @@ class DeepSeekParser final : public CallParser {
   }
 
   bool begin() {
-    const auto mark = content_up_to({kListBegin, kCallBegin});
+    const auto mark = content_up_to({DeepSeekMarks::kCalls, DeepSeekMarks::kCall});
     if (!mark) return false;
     writer().open();
-    if (*mark == kListBegin) keep(kListBegin.size());
+    if (*mark == DeepSeekMarks::kCalls) keep(DeepSeekMarks::kCalls.size());
     state_ = State::kBetween;
     return true;
   }
@@ -63,16 +59,16 @@ class DeepSeekParser final : public CallParser {
 
   bool next_call() {
     if (!keep_white_space()) return false;
-    const Beginning call = beginning(rest(), kCallBegin);
-    const Beginning end = beginning(rest(), kListEnd);
+    const Beginning call = beginning(rest(), DeepSeekMarks::kCall);
+    const Beginning end = beginning(rest(), DeepSeekMarks::kCallsEnd);
     if (call == Beginning::kMark) {
       if (!writer().is_open()) writer().open();
-      keep(kCallBegin.size());
+      keep(DeepSeekMarks::kCall.size());
       state_ = State::kHead;
       return true;
     }
     if (end == Beginning::kMark) {
-      skip(kListEnd.size());
+      skip(DeepSeekMarks::kCallsEnd.size());
       writer().close();
       state_ = State::kContent;
       return true;
@@ -81,11 +77,11 @@ class DeepSeekParser final : public CallParser {
   }
 
   bool read_head() {
-    const MarkPlace place = find_mark(rest(), {kSeparator});
+    const MarkPlace place = find_mark(rest(), {DeepSeekMarks::kSeparator});
     if (place.position > kHeadBytesMax) return give_up();
     if (!place.mark) return false;
     const std::string head(trim(rest().substr(0, place.position)));
-    keep(place.position + kSeparator.size());
+    keep(place.position + DeepSeekMarks::kSeparator.size());
     if (head == "function") {
       state_ = State::kName;
       return true;
@@ -133,12 +129,12 @@ class DeepSeekParser final : public CallParser {
   bool read_tail() {
     const size_t begin = rest().find_first_not_of(kWhiteSpace);
     if (begin == std::string_view::npos) return false;
-    for (const std::string_view mark : {kCallEnd, kFence}) {
+    for (const std::string_view mark : {DeepSeekMarks::kCallEnd, kFence}) {
       const Beginning found = beginning(rest().substr(begin), mark);
       if (found == Beginning::kPerhaps) return false;
       if (found == Beginning::kOther) continue;
       skip(begin + mark.size());
-      if (mark == kCallEnd) state_ = State::kBetween;
+      if (mark == DeepSeekMarks::kCallEnd) state_ = State::kBetween;
       return true;
     }
     state_ = State::kBetween;

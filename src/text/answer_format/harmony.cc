@@ -2,18 +2,12 @@
 // <|return|>, the next begun by <|start|>assistant. The channel analysis has thoughts, final the
 // answer, commentary words for the reader or, with to=functions.NAME in its head, the arguments of
 // a call; as OpenAI's guide to the Harmony response format has it.
+#include "text/answer_format/answer_format.h"
 #include "text/answer_format/call_parser.h"
 #include "text/answer_format/parsers.h"
 
 namespace shoal::text {
 namespace {
-
-constexpr std::string_view kStart = "<|start|>";
-constexpr std::string_view kChannel = "<|channel|>";
-constexpr std::string_view kMessage = "<|message|>";
-constexpr std::string_view kEnd = "<|end|>";
-constexpr std::string_view kCall = "<|call|>";
-constexpr std::string_view kReturn = "<|return|>";
 
 // The word behind a mark; a mark or white space ends it.
 std::string_view word_after(std::string_view text, std::string_view mark) {
@@ -37,10 +31,10 @@ class HarmonyParser final : public CallParser {
     const size_t begin = rest().find_first_not_of(kWhiteSpace);
     if (begin == std::string_view::npos) return false;
     const std::string_view text = rest().substr(begin);
-    const bool is_head = beginning(text, kStart) != Beginning::kOther ||
-                         beginning(text, kChannel) != Beginning::kOther ||
+    const bool is_head = beginning(text, HarmonyMarks::kStart) != Beginning::kOther ||
+                         beginning(text, HarmonyMarks::kChannel) != Beginning::kOther ||
                          beginning(text, "to=") != Beginning::kOther;
-    const MarkPlace place = find_mark(rest(), {kMessage});
+    const MarkPlace place = find_mark(rest(), {HarmonyMarks::kMessage});
     if (!is_head || place.position > kHeadBytesMax) {
       body_ = Body::kContent;
       state_ = State::kBody;
@@ -58,7 +52,7 @@ class HarmonyParser final : public CallParser {
         to.starts_with(kFunctions) ? to.substr(kFunctions.size()) : std::string_view();
     state_ = State::kBody;
     writer().open();
-    keep(head.size() + kMessage.size());
+    keep(head.size() + HarmonyMarks::kMessage.size());
     if (writer().may_call(function)) {
       writer().begin_call(function);
       body_ = Body::kCall;
@@ -67,18 +61,23 @@ class HarmonyParser final : public CallParser {
       body_ = Body::kContent;
     } else {
       writer().close();
-      body_ = word_after(head, kChannel) == "analysis" ? Body::kThought : Body::kContent;
+      body_ =
+          word_after(head, HarmonyMarks::kChannel) == "analysis" ? Body::kThought : Body::kContent;
       if (body_ == Body::kThought && has_thought_) writer().reasoning("\n");
       has_thought_ = has_thought_ || body_ == Body::kThought;
     }
   }
 
   bool read_body() {
-    const MarkPlace place = find_mark(rest(), {kEnd, kCall, kReturn, kStart, kChannel});
+    const MarkPlace place =
+        find_mark(rest(), {HarmonyMarks::kEnd, HarmonyMarks::kCall, HarmonyMarks::kReturn,
+                           HarmonyMarks::kStart, HarmonyMarks::kChannel});
     give(rest().substr(0, place.position));
     skip(place.position);
     if (!place.mark) return false;
-    if (*place.mark != kStart && *place.mark != kChannel) skip(place.mark->size());
+    const bool begins_next =
+        *place.mark == HarmonyMarks::kStart || *place.mark == HarmonyMarks::kChannel;
+    if (!begins_next) skip(place.mark->size());
     if (body_ == Body::kCall) end_call();
     state_ = State::kHead;
     return true;

@@ -2,15 +2,13 @@
 // NousResearch/Hermes-Function-Calling documents it; Qwen 2.5 and 3 write the same.
 #include <optional>
 
+#include "text/answer_format/answer_format.h"
 #include "text/answer_format/call_parser.h"
 #include "text/answer_format/json_call.h"
 #include "text/answer_format/parsers.h"
 
 namespace shoal::text {
 namespace {
-
-constexpr std::string_view kOpen = "<tool_call>";
-constexpr std::string_view kClose = "</tool_call>";
 
 class HermesParser final : public CallParser {
  public:
@@ -22,7 +20,7 @@ class HermesParser final : public CallParser {
   bool step() override {
     switch (state_) {
       case State::kContent:
-        if (!open_at(kOpen)) return false;
+        if (!open_at(HermesMarks::kCall)) return false;
         state_ = State::kBefore;
         return true;
       case State::kBefore:
@@ -48,9 +46,9 @@ class HermesParser final : public CallParser {
   // Some models leave the mark out, or put two calls between a pair of marks.
   bool close_call() {
     if (!keep_white_space()) return false;
-    const Beginning found = beginning(rest(), kClose);
+    const Beginning found = beginning(rest(), HermesMarks::kCallEnd);
     if (found == Beginning::kPerhaps) return false;
-    if (found == Beginning::kMark) skip(kClose.size());
+    if (found == Beginning::kMark) skip(HermesMarks::kCallEnd.size());
     if (found == Beginning::kOther && rest().starts_with('{')) {
       writer().open();
       state_ = State::kBefore;

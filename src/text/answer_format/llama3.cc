@@ -2,14 +2,13 @@
 // alone, several of them separated by semicolons; as Meta's model cards and templates have it.
 #include <optional>
 
+#include "text/answer_format/answer_format.h"
 #include "text/answer_format/call_parser.h"
 #include "text/answer_format/json_call.h"
 #include "text/answer_format/parsers.h"
 
 namespace shoal::text {
 namespace {
-
-constexpr std::string_view kPythonTag = "<|python_tag|>";
 
 class Llama3Parser final : public CallParser {
  public:
@@ -23,7 +22,7 @@ class Llama3Parser final : public CallParser {
       case State::kStart:
         return start();
       case State::kContent:
-        if (!open_at(kPythonTag)) return false;
+        if (!open_at(Llama3Marks::kPythonTag)) return false;
         state_ = State::kTagged;
         return true;
       case State::kTagged:

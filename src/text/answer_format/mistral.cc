@@ -3,16 +3,13 @@
 // [ARGS]; as mistral-common writes them.
 #include <optional>
 
+#include "text/answer_format/answer_format.h"
 #include "text/answer_format/call_parser.h"
 #include "text/answer_format/json_call.h"
 #include "text/answer_format/parsers.h"
 
 namespace shoal::text {
 namespace {
-
-constexpr std::string_view kOpen = "[TOOL_CALLS]";
-constexpr std::string_view kArguments = "[ARGS]";
-constexpr std::string_view kCallId = "[CALL_ID]";
 
 class MistralParser final : public CallParser {
  public:
@@ -33,7 +30,7 @@ class MistralParser final : public CallParser {
   bool step() override {
     switch (state_) {
       case State::kContent:
-        if (!open_at(kOpen)) return false;
+        if (!open_at(MistralMarks::kCalls)) return false;
         state_ = State::kBefore;
         return true;
       case State::kBefore:
@@ -76,7 +73,8 @@ class MistralParser final : public CallParser {
   }
 
   bool read_name() {
-    const MarkPlace place = find_mark(rest(), {kArguments, kCallId, "{"});
+    const MarkPlace place =
+        find_mark(rest(), {MistralMarks::kArguments, MistralMarks::kCallId, "{"});
     if (place.position > kHeadBytesMax) return give_up();
     if (!place.mark) return false;
     const std::string name(trim(rest().substr(0, place.position)));
@@ -84,16 +82,16 @@ class MistralParser final : public CallParser {
     keep(place.position);
     if (*place.mark != "{") keep(place.mark->size());
     writer().begin_call(name);
-    state_ = *place.mark == kCallId ? State::kId : State::kBeforeArguments;
+    state_ = *place.mark == MistralMarks::kCallId ? State::kId : State::kBeforeArguments;
     return true;
   }
 
   bool skip_id() {
-    const MarkPlace place = find_mark(rest(), {kArguments, "{"});
+    const MarkPlace place = find_mark(rest(), {MistralMarks::kArguments, "{"});
     if (place.position > kHeadBytesMax) return give_up();
     if (!place.mark) return false;
     keep(place.position);
-    if (*place.mark == kArguments) keep(kArguments.size());
+    if (*place.mark == MistralMarks::kArguments) keep(place.mark->size());
     state_ = State::kBeforeArguments;
     return true;
   }
