@@ -48,8 +48,7 @@ AnswerReading reading_of(const ServedModel& model, const ToolOptions& tools) {
     reading.ends_after_call = tools.is_single_call();
   }
   for (const std::string_view mark : text::format_marks(model.format, has_calls)) {
-    const auto id = model.tokenizer->find_token(mark);
-    if (id && model.tokenizer->token_kind(*id) == text::TokenKind::kControl) {
+    if (const auto id = model.tokenizer->find_control_token(mark)) {
       reading.shown_tokens.push_back(*id);
     }
   }
@@ -88,8 +87,7 @@ ApiResult<ChatPrompt> render_conversation(const ServedModel& model, ChatInput in
   if (auto error = put_thinking(input.thinking, model.format, &json)) return std::move(*error);
   put_tools(input.tools, model.format, &json);
   if (!json.contains("add_generation_prompt")) json["add_generation_prompt"] = true;
-  const auto text =
-      model.chat_template->render(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const auto text = model.chat_template->render(json_text(json));
   if (!text.is_ok()) return ApiError{.message = text.status().message(), .param = "messages"};
   auto ids = model.tokenizer->encode_chat(*text);
   if (!ids.is_ok()) return ApiError{.message = ids.status().message(), .param = "messages"};

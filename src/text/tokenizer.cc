@@ -167,6 +167,11 @@ std::optional<int32_t> Tokenizer::find_token(std::string_view token_text) const 
   return optional_id(shoal_tokenizer_find(impl_.get(), borrow(token_text)));
 }
 
+std::optional<int32_t> Tokenizer::find_control_token(std::string_view token_text) const {
+  const auto id = find_token(token_text);
+  return id && token_kind(*id) == TokenKind::kControl ? id : std::nullopt;
+}
+
 bool Tokenizer::is_end_of_generation(int32_t id) const {
   const auto& ends = special_.end_of_generation;
   return std::binary_search(ends.begin(), ends.end(), id);

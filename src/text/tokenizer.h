@@ -99,6 +99,8 @@ class Tokenizer {
 
   // The id of the token that is spelled like this, if there is one (the lowest).
   std::optional<int32_t> find_token(std::string_view token_text) const;
+  // The same where it is a control token.
+  std::optional<int32_t> find_control_token(std::string_view token_text) const;
 
   const SpecialTokens& special() const { return special_; }
   bool is_end_of_generation(int32_t id) const;

@@ -27,6 +27,15 @@ size_t running_limit(const Engine& engine, uint32_t wanted) {
   return std::min({sessions, by_steps, wanted == 0 ? sessions : size_t{wanted}});
 }
 
+std::unique_ptr<Job> make_job(RequestId id, std::vector<TokenId> prompt, Nanoseconds submitted) {
+  auto job = std::make_unique<Job>();
+  job->id = id;
+  job->submitted = submitted;
+  job->prompt_tokens = prompt.size();
+  job->tokens = std::move(prompt);
+  return job;
+}
+
 template <typename Jobs>
 void insert_by_id(Jobs* jobs, std::unique_ptr<Job> job) {
   const auto after = [](const std::unique_ptr<Job>& a, const std::unique_ptr<Job>& b) {
@@ -99,21 +108,13 @@ Status Batcher::check(const GenerationRequest& request) const {
 }
 
 void Batcher::add(RequestId id, GenerationRequest request, Nanoseconds submitted) {
-  auto job = std::make_unique<Job>();
-  job->id = id;
-  job->submitted = submitted;
-  job->prompt_tokens = request.prompt.size();
-  job->tokens = std::move(request.prompt);
+  auto job = make_job(id, std::move(request.prompt), submitted);
   job->request = std::move(request);
   insert_by_id(&queue_, std::move(job));
 }
 
 void Batcher::add(RequestId id, EmbeddingRequest request, Nanoseconds submitted) {
-  auto job = std::make_unique<Job>();
-  job->id = id;
-  job->submitted = submitted;
-  job->prompt_tokens = request.prompt.size();
-  job->tokens = std::move(request.prompt);
+  auto job = make_job(id, std::move(request.prompt), submitted);
   job->embedding =
       EmbeddingJob{std::move(request.sink), Pooler(request.pooling, engine_.hidden_size()), {}};
   insert_by_id(&queue_, std::move(job));

@@ -131,6 +131,15 @@ class BatcherTest : public ::testing::Test {
     return answer(engine, ask.prompt, std::move(request));
   }
 
+  std::vector<GenerateResult> all_alone(const ClusterOptions& options,
+                                        const std::vector<Ask>& asks) const {
+    LocalCluster cluster(*model_, options);
+    std::vector<GenerateResult> results;
+    results.reserve(asks.size());
+    for (const Ask& ask : asks) results.push_back(alone(cluster.engine(), ask));
+    return results;
+  }
+
   // A model with opinions: its answers repeat themselves, sampled ones too, but not always.
   void use_repeating_model() {
     RandomModel random;
@@ -200,11 +209,7 @@ TEST_F(BatcherTest, AnswersDependOnNothingElseThatRuns) {
   for (const uint32_t ranks : {1U, 2U, 3U}) {
     ClusterOptions options = cluster_of(ranks, 384);
     if (ranks == 2) options.kv_type = plan::KvType::kQ8;
-    std::vector<GenerateResult> expected;
-    {
-      LocalCluster cluster(*model_, options);
-      for (const Ask& ask : asks) expected.push_back(alone(cluster.engine(), ask));
-    }
+    const std::vector<GenerateResult> expected = all_alone(options, asks);
     World world = make(options);
     SCOPED_TRACE(ranks);
     expect_answers(run_together(world, asks), expected);
@@ -225,11 +230,7 @@ TEST_F(BatcherTest, DraftsChangeNoAnswer) {
   for (const uint32_t ranks : {1U, 2U, 3U}) {
     ClusterOptions options = cluster_of(ranks, 384);
     if (ranks == 2) options.kv_type = plan::KvType::kQ8;
-    std::vector<GenerateResult> expected;
-    {
-      LocalCluster cluster(*model_, options);
-      for (const Ask& ask : asks) expected.push_back(alone(cluster.engine(), ask));
-    }
+    const std::vector<GenerateResult> expected = all_alone(options, asks);
     for (const uint32_t drafts : {1U, 4U, 16U}) {
       SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << drafts << " drafted");
       SchedulerOptions scheduler;

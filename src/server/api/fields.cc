@@ -32,6 +32,10 @@ int nesting(std::string_view text) {
 
 }  // namespace
 
+std::string json_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 ApiResult<Json> parse_body(std::string_view body) {
   if (nesting(body) > kNestingMax) {
     return ApiError{.message =

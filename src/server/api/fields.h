@@ -22,6 +22,9 @@ namespace shoal::server {
 // Sorted by key: finding one is never linear in a foreign object's size.
 using Json = nlohmann::json;
 
+// As JSON on one line; what is no UTF-8 becomes U+FFFD.
+std::string json_text(const Json& json);
+
 // A T, or the error to answer with.
 template <typename T>
 class [[nodiscard]] ApiResult {

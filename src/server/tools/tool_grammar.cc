@@ -13,20 +13,15 @@ using text::HarmonyMarks;
 using text::HermesMarks;
 using text::MistralMarks;
 
-// Writes rules of Lark, in the dialect that text/grammar/grammar.h names.
+// Writes rules of Lark, in the dialect that text/grammar/grammar.h names. Its strings are JSON's.
 class Lark {
  public:
   explicit Lark(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  static std::string literal(std::string_view text) {
-    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
   // Where a mark is a control token of this model, text of the same spelling is none.
   std::string mark(std::string_view text) const {
-    const auto id = tokenizer_.find_token(text);
-    const bool is_control =
-        id.has_value() && tokenizer_.token_kind(*id) == text::TokenKind::kControl;
-    return is_control ? fmt::format("<[{}]>", *id) : literal(text);
+    const auto id = tokenizer_.find_control_token(text);
+    return id ? fmt::format("<[{}]>", *id) : json_text(text);
   }
   // Everything up to the mark, and the mark.
   std::string up_to(std::string_view text) {
@@ -35,7 +30,7 @@ class Lark {
       return "any_text " + mark(text);
     }
     // The shortest text that ends so.
-    rules_ += fmt::format("up_to_mark[suffix={}]: /(?s:.*)/\n", literal(text));
+    rules_ += fmt::format("up_to_mark[suffix={}]: /(?s:.*)/\n", json_text(text));
     return "up_to_mark";
   }
   void rule(std::string_view name, std::string_view body) {
@@ -112,7 +107,7 @@ class CallRules {
 
   std::string call(const std::string& name) const {
     const std::string arguments = "@" + name;
-    std::string quoted = Lark::literal(name);
+    std::string quoted = json_text(name);
     switch (format_) {
       case CallFormat::kHermes:
       case CallFormat::kMistralList:
@@ -123,7 +118,7 @@ class CallRules {
         return fmt::format("{} {} {}", quoted, lark_.mark(MistralMarks::kArguments), arguments);
       case CallFormat::kDeepSeekFence:
         return fmt::format(R"("function" {} {} {} "\n```")", lark_.mark(DeepSeekMarks::kSeparator),
-                           Lark::literal(name + "\n```json\n"), arguments);
+                           json_text(name + "\n```json\n"), arguments);
       case CallFormat::kDeepSeek:
         return fmt::format("{} {} {}", quoted, lark_.mark(DeepSeekMarks::kSeparator), arguments);
       case CallFormat::kHarmony:
@@ -137,8 +132,7 @@ class CallRules {
   static std::string object(const std::string& quoted, std::string_view key,
                             const std::string& arguments) {
     return fmt::format(R"({} {} "}}")",
-                       Lark::literal(fmt::format(R"({{"name": {}, "{}": )", quoted, key)),
-                       arguments);
+                       json_text(fmt::format(R"({{"name": {}, "{}": )", quoted, key)), arguments);
   }
 
   const ToolOptions& tools_;

@@ -26,15 +26,11 @@ std::string text_of(const Json& message) {
   return text;
 }
 
-std::string quoted(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // What a call looks like in an answer.
 std::string call_text(CallFormat format, const std::string& name, const std::string& arguments) {
   switch (format) {
     case CallFormat::kLlama3:
-      return fmt::format(R"({{"name": {}, "parameters": {}}})", quoted(name), arguments);
+      return fmt::format(R"({{"name": {}, "parameters": {}}})", json_text(name), arguments);
     case CallFormat::kDeepSeekFence:
     case CallFormat::kDeepSeek:
       return fmt::format(
@@ -47,8 +43,8 @@ std::string call_text(CallFormat format, const std::string& name, const std::str
     case CallFormat::kHarmony:
       break;
   }
-  return fmt::format("<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>", quoted(name),
-                     arguments);
+  return fmt::format("<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
+                     json_text(name), arguments);
 }
 
 std::string describe(const ToolOptions& tools, const text::AnswerFormat& format) {
