@@ -25,14 +25,13 @@ def cosine(a, b):
     return sum(x * y for x, y in zip(a, b))  # both have the length 1
 
 
-class EmbeddingsTest(harness.Case):
+class EmbeddingsTest(serving.ServedCase):
+    ARGUMENTS = ("--nodes", "2", "--ctx", CONTEXT)
+
     @classmethod
     def setUpClass(cls):
-        cls.server = serving.Server("--nodes", "2", "--ctx", CONTEXT)
-        cls.addClassCleanup(cls.server.__exit__)
-        cls.server.wait_until_ready()
-        cls.client = openai.OpenAI(base_url=f"{cls.server.url}/v1", api_key="none", max_retries=0,
-                                   timeout=240)
+        super().setUpClass()
+        cls.client = serving.openai_client(cls.server, timeout=240)
         cls.ollama = ollama.Client(host=cls.server.url, timeout=240)
 
     def create(self, texts, **options):

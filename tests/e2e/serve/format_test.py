@@ -26,16 +26,11 @@ def format_of(schema):
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
 
-class FormatCase(harness.Case):
-    """All tests of a class share one server."""
-
+class FormatCase(serving.ServedCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = serving.Server("--nodes", "2")
-        cls.addClassCleanup(cls.server.__exit__)
-        cls.server.wait_until_ready()
-        cls.client = openai.OpenAI(base_url=f"{cls.server.url}/v1", api_key="none", max_retries=0,
-                                   timeout=300)
+        super().setUpClass()
+        cls.client = serving.openai_client(cls.server, timeout=300)
 
     def chat(self, prompt, **options):
         options = {"temperature": 0.8, "max_tokens": 200, "seed": 1, **options}

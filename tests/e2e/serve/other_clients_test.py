@@ -11,17 +11,7 @@ import ollama
 QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 
 
-class ServedCase(harness.Case):
-    """All tests of a class share one server."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = serving.Server("--nodes", "2")
-        cls.addClassCleanup(cls.server.__exit__)
-        cls.server.wait_until_ready()
-
-
-class AnthropicTest(ServedCase):
+class AnthropicTest(serving.ServedCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -76,7 +66,7 @@ class AnthropicTest(ServedCase):
             self.assertIn(next(iter(options)), str(caught.exception))
 
 
-class OllamaTest(ServedCase):
+class OllamaTest(serving.ServedCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

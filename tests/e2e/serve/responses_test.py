@@ -11,14 +11,11 @@ QUESTION = "Name the capital of France."
 STORY = "Write a long story about a lighthouse."
 
 
-class ResponsesTest(harness.Case):
+class ResponsesTest(serving.ServedCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = serving.Server("--nodes", "2")
-        cls.addClassCleanup(cls.server.__exit__)
-        cls.server.wait_until_ready()
-        cls.client = openai.OpenAI(base_url=f"{cls.server.url}/v1", api_key="none", max_retries=0,
-                                   timeout=120)
+        super().setUpClass()
+        cls.client = serving.openai_client(cls.server)
 
     def create(self, content=QUESTION, **options):
         return self.client.responses.create(

@@ -26,21 +26,11 @@ QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 STORY = [{"role": "user", "content": "Write a long story about a lighthouse."}]
 
 
-def client_of(server, key="none"):
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0, timeout=120)
-
-
-class ServedCase(harness.Case):
-    """All tests of a class share one server."""
-
-    ARGUMENTS = ("--nodes", "2")
-
+class OpenAICase(serving.ServedCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = serving.Server(*cls.ARGUMENTS)
-        cls.addClassCleanup(cls.server.__exit__)
-        cls.lines = cls.server.wait_until_ready()
-        cls.client = client_of(cls.server)
+        super().setUpClass()
+        cls.client = serving.openai_client(cls.server)
 
     def chat(self, messages=None, **options):
         options = {"model": self.server.name, "temperature": 0, "max_tokens": 24, **options}
@@ -58,7 +48,7 @@ class ServedCase(harness.Case):
         return [texts[index] for index in sorted(texts)]
 
 
-class ChatTest(ServedCase):
+class ChatTest(OpenAICase):
     def test_c55_models_are_listed_and_retrieved(self):
         (model,) = self.client.models.list().data
         self.assertEqual(model.id, self.server.name)
@@ -243,7 +233,7 @@ class ChatTest(ServedCase):
         self.assertGreater(answered, 2)  # each of them while the model was at work
 
 
-class CompletionsTest(ServedCase):
+class CompletionsTest(OpenAICase):
     def complete(self, prompt, **options):
         return self.client.completions.create(
             model=self.server.name, prompt=prompt, **{"temperature": 0, "max_tokens": 8, **options})
@@ -276,7 +266,7 @@ class CompletionsTest(ServedCase):
         self.assertEqual("".join(piece.choices[0].text for piece in pieces), whole)
 
 
-class LinesToTryTest(ServedCase):
+class LinesToTryTest(OpenAICase):
     ARGUMENTS = ("--name", "my-model")
 
     def test_the_lines_that_are_printed_work(self):
@@ -307,7 +297,7 @@ class LifeTest(harness.Case):
     def test_sigterm_lets_a_stream_end_and_takes_no_new_request(self):
         with serving.Server("--nodes", "2") as server:
             server.wait_until_ready()
-            stream = client_of(server).chat.completions.create(
+            stream = serving.openai_client(server).chat.completions.create(
                 model=server.name, messages=STORY, stream=True, max_tokens=60,
                 extra_body={"ignore_eos": True})
             next(stream)
@@ -320,7 +310,7 @@ class LifeTest(harness.Case):
     def test_an_answer_that_outlasts_the_grace_is_cut_off(self):
         with serving.Server("--grace", "0") as server:
             server.wait_until_ready()
-            stream = client_of(server).chat.completions.create(
+            stream = serving.openai_client(server).chat.completions.create(
                 model=server.name, messages=STORY, stream=True, max_tokens=5000,
                 extra_body={"ignore_eos": True})
             next(stream)
@@ -336,7 +326,7 @@ class LifeTest(harness.Case):
             self.wait_until(lambda: server.get("/health")[0] == 503, "health to say so")
             self.assertIn("rank 1", server.get("/health")[1])
             with self.assertRaises(openai.InternalServerError) as caught:
-                client_of(server).chat.completions.create(model=server.name, messages=QUESTION)
+                serving.openai_client(server).chat.completions.create(model=server.name, messages=QUESTION)
             self.assertEqual(caught.exception.status_code, 503)
             self.assertEqual(server.end(), ENDED)
             self.assertIn("the model has failed", server.errors)
@@ -351,15 +341,15 @@ class LifeTest(harness.Case):
                 self.assertEqual(server.get("/health")[0], 200)
                 self.assertEqual(server.get("/v1/models")[0], 401)
                 with self.assertRaises(openai.AuthenticationError):
-                    client_of(server, "bad-key").models.list()
-                self.assertTrue(client_of(server, "second-good-key").models.list().data)
+                    serving.openai_client(server, "bad-key").models.list()
+                self.assertTrue(serving.openai_client(server, "second-good-key").models.list().data)
 
     def test_no_prompt_and_no_answer_is_logged(self):
         os.environ["SHOAL_LOG"] = "trace"
         try:
             with serving.Server("--nodes", "2") as server:
                 server.wait_until_ready()
-                answer = client_of(server).chat.completions.create(
+                answer = serving.openai_client(server).chat.completions.create(
                     model=server.name, max_tokens=12, temperature=0,
                     messages=[{"role": "user", "content": "Say xylophone-zebra, please."}])
                 server.get("/secret-path?secret-query")

@@ -112,3 +112,20 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.end()
+
+
+def openai_client(server, key="none", timeout=120):
+    import openai  # of packages(); not every user of this module needs it
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0, timeout=timeout)
+
+
+class ServedCase(harness.Case):
+    """All tests of a class share one server."""
+
+    ARGUMENTS = ("--nodes", "2")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.ARGUMENTS)
+        cls.addClassCleanup(cls.server.__exit__)
+        cls.lines = cls.server.wait_until_ready()

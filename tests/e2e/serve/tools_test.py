@@ -6,7 +6,6 @@ well-formed by a grammar, whatever a model of this size would like to say."""
 import json
 import unittest
 
-import harness
 import serving
 
 import anthropic  # from serving.packages()
@@ -22,15 +21,7 @@ TIME = {"type": "object", "required": ["zone"], "additionalProperties": False,
 SCHEMAS = {"get_weather": WEATHER, "get_time": TIME}
 
 
-class ToolCase(harness.Case):
-    """All tests of a class share one server."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = serving.Server("--nodes", "2")
-        cls.addClassCleanup(cls.server.__exit__)
-        cls.server.wait_until_ready()
-
+class ToolCase(serving.ServedCase):
     def check_arguments(self, name, arguments):
         schema = SCHEMAS[name]
         self.assertIsInstance(arguments, dict)
@@ -52,8 +43,7 @@ class OpenAITest(ToolCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.client = openai.OpenAI(base_url=f"{cls.server.url}/v1", api_key="none", max_retries=0,
-                                   timeout=120)
+        cls.client = serving.openai_client(cls.server)
 
     def chat(self, messages=None, **options):
         options = {"model": self.server.name, "temperature": 0, "max_tokens": 300,
