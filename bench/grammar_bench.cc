@@ -78,18 +78,18 @@ class World {
 };
 
 void build_trie(benchmark::State& state, const World& world) {
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(text::GrammarCompiler::create(*world.tokenizer));
   }
 }
 
 void compile(benchmark::State& state, const World& world, const Case& example) {
-  for (auto _ : state) benchmark::DoNotOptimize(world.compile(example.source));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(world.compile(example.source));
 }
 
 void start(benchmark::State& state, const World& world, const Case& example) {
   const auto grammar = world.compile(example.source);
-  for (auto _ : state) benchmark::DoNotOptimize(grammar->start());
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(grammar->start());
 }
 
 // An iteration is a token: its mask, then the step behind it. Starting is left out.
@@ -98,7 +98,7 @@ void mask(benchmark::State& state, const World& world, const Case& example) {
   const auto tokens = world.tokenizer->encode(example.answer, {.add_special = false}).value();
   std::unique_ptr<text::Constraint> constraint;
   size_t at = tokens.size();
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     if (at == tokens.size()) {
       state.PauseTiming();
       constraint = grammar->start();
@@ -125,7 +125,7 @@ void choose(benchmark::State& state, const World& world, size_t one_in) {
   params.temperature = 0.8F;
   params.seed = 1;
   auto sampler = std::move(runtime::Sampler::create(params, size)).value();
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(sampler.sample({logits, nullptr}, runtime::TokenMask(words)));
   }
 }

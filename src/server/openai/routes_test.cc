@@ -115,6 +115,7 @@ TEST_F(OpenAiRoutes, C36WithoutATemplateChatsAreRefusedAndPlainTextIsContinued) 
   ApiFixture api(false);
   api.service().set_ready({.tokenizer = &api.tokenizer(),
                            .no_chat = "no template: use /v1/completions",
+                           .grammars = &api.grammars(),
                            .generator = &api.generator(),
                            .context = ScriptedGenerator::kContext});
   api.generator().answer_at_once({{one_}});

@@ -40,6 +40,7 @@ class ApiFixture {
 
   ScriptedGenerator& generator() { return generator_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const text::GrammarCompiler& grammars() const { return *grammars_; }
   const Router& router() const { return router_; }
   Service& service() { return service_; }
   Metrics& metrics() { return metrics_; }

@@ -276,6 +276,7 @@ std::vector<Recorded> deepseek() {
 
 std::vector<Recorded> harmony() {
   const std::string thinking = "<|channel|>analysis<|message|>They want\nthe weather.<|end|>";
+  const std::string long_name(600, 'y');
   const auto with_thought = [](AnswerEvents events) {
     events.insert(events.begin(), thought("They want\nthe weather."));
     return events;
@@ -310,6 +311,9 @@ std::vector<Recorded> harmony() {
                {thought("They want\nthe weather.\nThey want\nthe weather.")}),
       recorded("HarmonyHeadWithoutBody", thinking + "<|start|>assistant<|chan", with_thought({})),
       recorded("HarmonyNoHead", "to be < or not", {content("to be < or not")}),
+      recorded("HarmonyLongHead",
+               thinking + "<|start|>" + long_name + "<|channel|>final<|message|>2",
+               with_thought({content("<|start|>" + long_name + "2")})),
   };
   Recorded unknown =
       recorded("HarmonyUnknownTool", "<|channel|>commentary to=python<|message|>1+1<|call|>",

@@ -38,6 +38,9 @@ class HarmonyParser final : public CallParser {
     if (!is_head || place.position > kHeadBytesMax) {
       body_ = Body::kContent;
       state_ = State::kBody;
+      // The mark that began the head is text now: as a mark it would begin the head again.
+      give(rest().substr(0, begin + 1));
+      skip(begin + 1);
       return true;
     }
     if (!place.mark) return false;
