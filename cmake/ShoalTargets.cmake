@@ -29,10 +29,11 @@ function(shoal_library name)
   target_link_libraries(shoal_${name} PUBLIC shoal_flags ${ARG_DEPS})
 endfunction()
 
-# shoal_test(NAME SOURCES a_test.cc ... [DEPS target ...]): one GoogleTest program NAME, and one
-# ctest entry of that name.
+# shoal_test(NAME SOURCES a_test.cc ... [DEPS target ...] [COMPUTES]): one GoogleTest program NAME,
+# and one ctest entry of that name. Beside a sanitizer the sources of a test are not optimized, which
+# halves the time to compile them; COMPUTES is for those whose own loops are the work.
 function(shoal_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -41,6 +42,9 @@ function(shoal_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE shoal_flags ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  if(SHOAL_SANITIZE AND NOT ARG_COMPUTES)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
