@@ -61,11 +61,16 @@ class Server:
             with contextlib.suppress(OSError):
                 with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer:
                     if answer.status == 200:
+                        self.model = self.served_model()
                         return self
             if self.log.poll() is not None or time.monotonic() > end:
                 self.__exit__()
                 peer_root.fail(f"{self.name} did not start: {' '.join(self.command)}")
             time.sleep(0.2)
+
+    def served_model(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/models", timeout=5) as answer:
+            return json.load(answer)["data"][0]["id"]
 
     def __exit__(self, *_):
         with contextlib.suppress(ProcessLookupError):
@@ -112,10 +117,10 @@ class Questions:
         return f"Text {next(self.number)}: " + self.text[begin:begin + length]
 
 
-async def ask(port: int, question: str, answer_tokens: int, load: Load, window: tuple[float, float]) -> None:
-    body = json.dumps({"model": "any", "messages": [{"role": "user", "content": question}], "stream": True,
+async def ask(server: Server, question: str, answer_tokens: int, load: Load, window: tuple[float, float]) -> None:
+    body = json.dumps({"model": server.model, "messages": [{"role": "user", "content": question}], "stream": True,
                        "temperature": 0, "max_tokens": answer_tokens, "ignore_eos": True}).encode()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
                      b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
@@ -149,7 +154,7 @@ async def drive(server: Server, streams: int, args: argparse.Namespace, seed: in
         questions = Questions(*args.prompts, seed=seed * 100 + number)
         while time.monotonic() < window[1] and len(load.errors) < 10:
             try:
-                await ask(server.port, questions.next(), args.answer_tokens, load, window)
+                await ask(server, questions.next(), args.answer_tokens, load, window)
             except (OSError, asyncio.TimeoutError) as error:
                 load.errors.append(f"{type(error).__name__}: {error}")
 
