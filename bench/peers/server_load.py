@@ -2,14 +2,16 @@
 """Measures `shoal serve` and llama.cpp's server under the same load, in alternating runs.
 
     sudo bench/peers/server_load.py MODEL.gguf                   # 1, 8 and 32 streams, 3 pairs of runs
-    sudo bench/peers/server_load.py MODEL.gguf --streams 32 --seconds 60 --only shoal
-    sudo bench/peers/server_load.py MODEL.gguf --prompts 50 1500 --markdown
+    sudo bench/peers/server_load.py MODEL.gguf --decode --runs 5 --markdown
+    sudo bench/peers/server_load.py MODEL.gguf --streams 32 --seconds 60 --prompts 50 1500 --only shoal
 
 Each stream asks one question after another over HTTP, with prompts of different length and beginning
 (no prefix is shared), and reads the answer as server-sent events. Counted are the tokens that arrive
 in the seconds of a run, after a warm-up; the longest time that a stream waits between two tokens; and
-the time to the first token. Both servers have the same slots, context and threads, and both are
-driven by this script on the same machine. llama.cpp is Debian's package (peer_root.py).
+the time to the first token. With --decode each stream asks once, and what counts is the time in which
+all answer: from the last of the first tokens to the first of the last ones, without any prompt. Both
+servers have the same slots, context and threads, and both are driven by this script on the same
+machine. llama.cpp is Debian's package (peer_root.py).
 """
 import argparse
 import asyncio
@@ -39,11 +41,15 @@ GAP_S = 60  # without a byte for so long, a request has failed
 
 
 @dataclass
+class Answer:
+    asked: float
+    arrivals: list[tuple[float, int]] = field(default_factory=list)  # when, how many tokens
+
+
+@dataclass
 class Load:
     """What came of one run."""
-    tokens: int = 0
-    gaps: list[float] = field(default_factory=list)      # between tokens of one stream, seconds
-    first: list[float] = field(default_factory=list)     # from the request to its first token
+    answers: list[Answer] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
 
@@ -117,59 +123,73 @@ class Questions:
         return f"Text {next(self.number)}: " + self.text[begin:begin + length]
 
 
-async def ask(server: Server, question: str, answer_tokens: int, load: Load, window: tuple[float, float]) -> None:
-    body = json.dumps({"model": server.model, "messages": [{"role": "user", "content": question}], "stream": True,
-                       "temperature": 0, "max_tokens": answer_tokens, "ignore_eos": True}).encode()
+async def ask(server: Server, question: str, answer_tokens: int, load: Load) -> None:
+    body = json.dumps({"model": server.model, "messages": [{"role": "user", "content": question}],
+                       "stream": True, "temperature": 0, "max_tokens": answer_tokens,
+                       "ignore_eos": True}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
                      b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        asked = last = time.monotonic()
-        has_first, tail = False, b""
+        answer = Answer(time.monotonic())
+        load.answers.append(answer)
+        tail = b""
         while chunk := await asyncio.wait_for(reader.read(65536), GAP_S):
-            now = time.monotonic()
             data = tail + chunk
             cut = data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
-            tokens, tail = data[:cut].count(b'"content":"'), data[cut:]
-            if b'"error"' in data or (not has_first and b" 200 " not in data[:20] and data[:4] == b"HTTP"):
+            tokens = data[:cut].count(b'"content":"') - data[:cut].count(b'"content":""')
+            tail = data[cut:]
+            if b'"error"' in data or (data[:4] == b"HTTP" and b" 200 " not in data[:20]):
                 load.errors.append(data[:300].decode(errors="replace"))
                 return
-            if tokens == 0 or not window[0] <= now < window[1]:
-                last = now if tokens else last
-                has_first |= tokens > 0
-                continue
-            (load.gaps if has_first else load.first).append(now - (last if has_first else asked))
-            load.tokens += tokens
-            has_first, last = True, now
+            if tokens > 0:
+                answer.arrivals.append((time.monotonic(), tokens))
     finally:
         writer.close()
 
 
 async def drive(server: Server, streams: int, args: argparse.Namespace, seed: int) -> Load:
     load = Load()
-    begin = time.monotonic() + args.warm_up
-    window = begin, begin + args.seconds
+    end = time.monotonic() + args.warm_up + args.seconds
 
     async def stream(number: int) -> None:
         questions = Questions(*args.prompts, seed=seed * 100 + number)
-        while time.monotonic() < window[1] and len(load.errors) < 10:
+        while time.monotonic() < end and len(load.errors) < 10:
             try:
-                await ask(server, questions.next(), args.answer_tokens, load, window)
+                await ask(server, questions.next(), args.answer_tokens, load)
             except (OSError, asyncio.TimeoutError) as error:
                 load.errors.append(f"{type(error).__name__}: {error}")
+            if args.decode:
+                return
 
     tasks = [asyncio.create_task(stream(i)) for i in range(streams)]
-    await asyncio.sleep(args.warm_up + args.seconds)
+    await asyncio.wait(tasks, timeout=None if args.decode else args.warm_up + args.seconds)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     return load
 
 
-def figures(load: Load, seconds: float) -> dict:
-    return {"tokens_per_second": load.tokens / seconds, "gap_max": max(load.gaps, default=0.0),
-            "gap_p99": sorted(load.gaps)[int(0.99 * len(load.gaps))] if load.gaps else 0.0,
-            "first_median": statistics.median(load.first) if load.first else 0.0,
+def counted_window(load: Load, begin: float, args: argparse.Namespace) -> tuple[float, float]:
+    if not args.decode:
+        return begin + args.warm_up, begin + args.warm_up + args.seconds
+    answers = [answer.arrivals for answer in load.answers if answer.arrivals]
+    return (max((arrivals[0][0] for arrivals in answers), default=begin),
+            min((arrivals[-1][0] for arrivals in answers), default=begin))
+
+
+def figures(load: Load, window: tuple[float, float]) -> dict:
+    begin, end = window
+    tokens, gaps, first = 0, [], []
+    for answer in load.answers:
+        tokens += sum(count for when, count in answer.arrivals if begin < when <= end)
+        gaps += [when - before for (before, _), (when, _) in itertools.pairwise(answer.arrivals)
+                 if begin < when <= end]
+        first += [when - answer.asked for when, _ in answer.arrivals[:1]]
+    return {"tokens_per_second": tokens / (end - begin) if end > begin else 0.0,
+            "gap_max": max(gaps, default=0.0),
+            "gap_p99": sorted(gaps)[int(0.99 * len(gaps))] if gaps else 0.0,
+            "first_median": statistics.median(first) if first else 0.0,
             "errors": load.errors[:3], "error_count": len(load.errors)}
 
 
@@ -182,8 +202,10 @@ def measure(args: argparse.Namespace) -> list[dict]:
             print(f"run {run + 1} of {args.runs}: {name}", file=sys.stderr)
             with makers[name](args) as server:
                 for streams in args.streams:
+                    begin = time.monotonic()
                     load = asyncio.run(drive(server, streams, args, seed=run + 1))
-                    runs.setdefault((name, streams), []).append(figures(load, args.seconds))
+                    of_run = figures(load, counted_window(load, begin, args))
+                    runs.setdefault((name, streams), []).append(of_run)
     return [row_of(name, streams, runs) for streams in args.streams for name in names]
 
 
@@ -226,6 +248,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--shoal", type=Path, default=ROOT / "build/release/shoal", help="the program")
     parser.add_argument("--llama-server", help="of another build of llama.cpp")
     parser.add_argument("--only", default="", choices=("shoal", "llama.cpp"), help="measure one of them")
+    parser.add_argument("--decode", action="store_true", help="one answer of each stream, all at once")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--prompts", type=int, nargs=2, default=[50, 50], metavar=("MIN", "MAX"),
                         help="tokens of a prompt, about")

@@ -14,13 +14,12 @@ Result<KvCache> KvCache::create(KvCacheOptions options) {
   KvCache cache(std::move(options));
   cache.page_tokens_ = static_cast<size_t>(cache.options_.layers.front().page_tokens);
   cache.blocks_total_ = cache.blocks_for(cache.options_.positions);
-  size_t bytes = 0;
   for (const tensor::KvLayout& layout : cache.options_.layers) {
     CHECK(static_cast<size_t>(layout.page_tokens) == cache.page_tokens_);
-    cache.layer_offsets_.push_back(bytes);
-    bytes += cache.blocks_total_ * layout.page_bytes();
+    cache.layer_offsets_.push_back(cache.block_bytes_);
+    cache.block_bytes_ += layout.page_bytes();
   }
-  auto memory = tensor::AlignedBuffer::allocate(bytes);
+  auto memory = tensor::AlignedBuffer::allocate(cache.blocks_total_ * cache.block_bytes_);
   if (!memory.is_ok()) {
     return memory.status().with_context(
         fmt::format("the KV cache of {} positions", cache.options_.positions));
@@ -86,7 +85,7 @@ void KvCache::release(BlockId block) {
 }
 
 std::byte* KvCache::page(BlockId block, size_t layer) const {
-  return memory_.data() + layer_offsets_[layer] + block * options_.layers[layer].page_bytes();
+  return memory_.data() + block * block_bytes_ + layer_offsets_[layer];
 }
 
 void KvCache::append_block(Session* session, BlockId block) {
@@ -181,8 +180,8 @@ size_t KvCache::room(uint32_t session) const {
 void KvCache::copy_last_block(Session* session) {
   const BlockId shared = session->blocks.back();
   const BlockId own = take_block();
+  std::memcpy(page(own, 0), page(shared, 0), block_bytes_);
   for (size_t layer = 0; layer < session->pages.size(); ++layer) {
-    std::memcpy(page(own, layer), page(shared, layer), options_.layers[layer].page_bytes());
     session->pages[layer].back() = page(own, layer);
   }
   session->blocks.back() = own;

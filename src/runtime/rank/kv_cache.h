@@ -1,13 +1,14 @@
 // KvCache: keys and values of all sessions on one rank, in pages from one pool.
 //
-// A block is one page of every layer and holds KvLayout::page_tokens positions. Sessions take
-// blocks as they grow and give them back when they are truncated or closed. A block may have
-// several holders: sessions that began with the same tokens, and the cache itself, which keeps
-// blocks of closed sessions for prompts to come; it is free once the last has let go. Nobody writes
-// into a block that somebody else holds: extend() then copies it first. Blocks are handed out in an
-// order that depends on the calls only, so all ranks of a group, which make the same calls, always
-// have the same room and the same block numbers. Thread rule: one thread at a time; kernels write
-// into pages through spans handed out.
+// A block is one page of every layer and holds KvLayout::page_tokens positions; its pages lie side
+// by side, so that a block used for the first time costs the system one huge page or two, not one
+// for every layer. Sessions take blocks as they grow and give them back when they are truncated or
+// closed. A block may have several holders: sessions that began with the same tokens, and the cache
+// itself, which keeps blocks of closed sessions for prompts to come; it is free once the last has
+// let go. Nobody writes into a block that somebody else holds: extend() then copies it first.
+// Blocks are handed out in an order that depends on the calls only, so all ranks of a group, which
+// make the same calls, always have the same room and the same block numbers. Thread rule: one
+// thread at a time; kernels write into pages through spans handed out.
 #pragma once
 
 #include <cstdint>
@@ -108,7 +109,8 @@ class KvCache {
   KvCacheOptions options_;
   size_t page_tokens_ = 1;
   size_t blocks_total_ = 0;
-  std::vector<size_t> layer_offsets_;  // of the layer's first page in memory_
+  size_t block_bytes_ = 0;
+  std::vector<size_t> layer_offsets_;  // of the layer's page in a block
   std::vector<BlockId> free_;          // a stack
   std::vector<uint32_t> holders_;      // [block] sessions, and the cache where it keeps the block
   std::vector<uint8_t> is_kept_;       // [block]
