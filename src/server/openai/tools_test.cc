@@ -289,6 +289,19 @@ TEST_F(OpenAiTools, ThoughtsAreApart) {
   EXPECT_EQ(streamed["content"], whole["content"]);
 }
 
+TEST_F(OpenAiTools, TokensOfThoughtsAreCounted) {
+  for (const bool is_stream : {false, true}) {
+    const auto answer =
+        chat("<think>Hm.</think>Yes.",
+             {{"stream", is_stream},
+              {"stream_options", is_stream ? Json({{"include_usage", true}}) : Json(nullptr)}});
+    const Json json = is_stream ? answer->events().back() : answer->json();
+    // The mark between the two is counted with what follows.
+    EXPECT_EQ(json["usage"]["completion_tokens_details"]["reasoning_tokens"],
+              std::string("<think>Hm.").size());
+  }
+}
+
 TEST_F(OpenAiTools, AThoughtThatThePromptOpenedIsOneToo) {
   for (const Json& options :
        std::vector<Json>{{{"chat_template_kwargs", {{"enable_thinking", true}}}},
