@@ -153,7 +153,10 @@ void refuse_callers(Fields* item) {
 void read_call(Fields* call, Conversation* conversation) {
   read_labels(call);
   refuse_callers(call);
-  call->refuse_unless("async", {false}, "is not served");
+  // The second name is what the dump of a call by OpenAI's Python client has.
+  for (const char* name : {"async", "async_"}) {
+    call->refuse_unless(name, {false}, "is not served");
+  }
   conversation->add_call(Json::object(
       {{"id", needed_text(call, "call_id")},
        {"type", "function"},

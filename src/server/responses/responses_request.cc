@@ -75,7 +75,8 @@ void read_logprobs(Fields* fields, GenerationOptions* options) {
     if (name == "message.output_text.logprobs") {
       options->wants_logprobs = true;
     } else {
-      fields->fail(ApiError{.message = "include: only message.output_text.logprobs is served",
+      fields->fail(ApiError{.message = "include: only message.output_text.logprobs is served; "
+                                       "thoughts are given as they are, and taken back like that",
                             .param = "include",
                             .code = "unsupported_parameter"});
     }

@@ -247,7 +247,7 @@ TEST(ResponsesRequest, WhatIsNotServedIsRefusedByNameWithAWayOut) {
   refuse({{"reasoning", {{"context", "all_turns"}}}}, "reasoning.context", "items");
   refuse({{"reasoning", {{"mode", "pro"}}}}, "reasoning.mode");
   refuse({{"truncation", "auto"}}, "truncation", "shorten");
-  refuse({{"include", {"reasoning.encrypted_content"}}}, "include");
+  refuse({{"include", {"reasoning.encrypted_content"}}}, "include", "thoughts are given");
   refuse({{"top_logprobs", 2}}, "top_logprobs", "include");
   refuse({{"top_logprobs", 21}}, "top_logprobs");
   refuse({{"service_tier", "flex"}}, "service_tier");

@@ -225,6 +225,9 @@ class ToolsTest(ResponsesCase):
         turn = [{"role": "user", "content": self.QUESTION}, *first.output, *results]
         answer = self.call(turn, tool_choice="none", max_output_tokens=24)
         self.assertTrue(answer.output_text)
+        dumped = [turn[0], *(item.model_dump() for item in first.output), *results]
+        self.assertEqual(self.call(dumped, tool_choice="none", max_output_tokens=24).output_text,
+                         answer.output_text)
         self.assertGreater(answer.usage.input_tokens,
                            self.call(tool_choice="none").usage.input_tokens)
         thought = {"type": "reasoning", "id": "rs_1", "summary": [],
