@@ -102,8 +102,13 @@ void feed_responses(std::string_view body) {
   auto request = parse_responses_request(body);
   if (!request.is_ok()) return;
   check_options(request->options);
-  check_template_input(request->template_input);
-  CHECK(!request->template_input["messages"].empty());
+  check_template_input(request->input.template_input);
+  CHECK(!request->input.template_input["messages"].empty());
+  // What the answer repeats is JSON on one line, as an event needs it.
+  for (const std::string* written :
+       {&request->echo.text, &request->echo.tool_choice, &request->echo.tools}) {
+    CHECK(Json::accept(*written) && written->find('\n') == std::string::npos);
+  }
 }
 
 void feed_embed(std::string_view body) {

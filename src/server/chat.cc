@@ -79,6 +79,11 @@ std::optional<ApiError> constrain_calls(const ServedModel& model, const ToolOpti
 
 }  // namespace
 
+ThinkingOptions read_effort(Fields* fields, std::string_view name) {
+  return {.effort = fields->choice(name, {"none", "minimal", "low", "medium", "high", "xhigh"}),
+          .param = fields->path_of(name)};
+}
+
 ApiResult<ChatPrompt> render_conversation(const ServedModel& model, ChatInput input) {
   if (model.chat_template == nullptr) {
     return ApiError{.message = model.no_chat, .code = "no_chat_template"};

@@ -21,6 +21,9 @@ struct ThinkingOptions {
   std::string param{};                  // the field that errors name
 };
 
+// From a field that says how long to think, as OpenAI's APIs have it.
+ThinkingOptions read_effort(Fields* fields, std::string_view name);
+
 struct ChatInput {
   Json template_input{};  // messages, and variables of the template, which win
   ToolOptions tools{};

@@ -123,9 +123,10 @@ class ServedCase(harness.Case):
     """All tests of a class share one server."""
 
     ARGUMENTS = ("--nodes", "2")
+    MODEL = None  # the demo model
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(*cls.ARGUMENTS)
+        cls.server = Server(*cls.ARGUMENTS, model=cls.MODEL)
         cls.addClassCleanup(cls.server.__exit__)
         cls.lines = cls.server.wait_until_ready()

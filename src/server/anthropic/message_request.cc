@@ -27,31 +27,10 @@ void read_tool(Fields* entry, std::string_view raw, ToolOptions* tools) {
   Tool tool{.name = {}, .definition = {}, .parameters = {}};
   tool.is_strict = entry->boolean("strict").value_or(false);
   tool.parameters = raw_member(raw, "input_schema");
-  const std::string_view description = raw_member(raw, "description");
-  tool.definition =
-      fmt::format(R"({{"type": "function", "function": {{"name": {}{}{}, "parameters": {}}}}})",
-                  raw_member(raw, "name"), description.empty() ? "" : R"(, "description": )",
-                  description, tool.parameters);
+  tool.definition = tool_definition({.name = raw_member(raw, "name"),
+                                     .description = raw_member(raw, "description"),
+                                     .parameters = tool.parameters});
   (void)add_tool(entry, "input_schema", std::move(tool), tools);
-}
-
-void read_offered(Fields* fields, std::string_view body, ToolOptions* tools) {
-  const Json* list = fields->array("tools");
-  if (list == nullptr) return;
-  if (list->size() > kToolsMax) {
-    fields->fail("tools", fmt::format("must be at most {}", kToolsMax));
-    return;
-  }
-  const auto raw = raw_items(raw_member(body, "tools"));
-  for (size_t i = 0; i < list->size() && !fields->has_failed(); ++i) {
-    if (!(*list)[i].is_object()) {
-      fields->fail("tools", "must be a list of objects");
-      return;
-    }
-    Fields entry((*list)[i], fmt::format("tools[{}]", i));
-    read_tool(&entry, item_of(raw, i), tools);
-    if (auto error = entry.finish()) fields->fail(std::move(*error));
-  }
 }
 
 void read_choice(Fields* fields, ToolOptions* tools) {
@@ -92,7 +71,7 @@ void read_prompt(Fields* fields, std::string_view body, MessageRequest* request)
     fields->fail("model", "must be a string: GET /v1/models has the names");
   }
   request->input.template_input = Json::object({{"messages", read_conversation(fields, body)}});
-  read_offered(fields, body, &request->input.tools);
+  read_tool_list(fields, body, read_tool, &request->input.tools);
   read_choice(fields, &request->input.tools);
   read_thinking(fields, request);
   fields->refuse_unless("mcp_servers", {Json::array()}, "is not served");

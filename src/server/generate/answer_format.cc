@@ -28,6 +28,7 @@ class Reader {
   Reader(Fields* fields, std::string_view body) : fields_(fields), body_(body) {}
 
   void response_format();
+  void responses_format();
   // vLLM's older fields and llama.cpp's.
   void local_fields();
   void structured_outputs();
@@ -40,6 +41,8 @@ class Reader {
   void text(Fields* owner, std::string_view name, Kind kind);
   void any_grammar(Fields* owner, std::string_view name);
   void choice(Fields* owner, std::string_view name);
+  static std::optional<std::string> type_of(Fields* format);
+  void named_schema(Fields* part, std::string_view param);
   void json_schema(Fields* format);
   void finish(Fields* part) {
     if (auto error = part->finish()) fields_->fail(std::move(*error));
@@ -106,6 +109,14 @@ void Reader::choice(Fields* owner, std::string_view name) {
 }
 
 // {"name", "schema", "strict", "description"}: a schema is enforced with or without `strict`.
+void Reader::named_schema(Fields* part, std::string_view param) {
+  (void)part->text("name");  // names the schema to the client
+  (void)part->text("description");
+  (void)part->boolean("strict");
+  if (part->any("schema") == nullptr) part->fail("schema", "must be a JSON schema");
+  schema(part, "schema", param);
+}
+
 void Reader::json_schema(Fields* format) {
   const Json* value = format->object("json_schema");
   if (value == nullptr) {
@@ -113,20 +124,21 @@ void Reader::json_schema(Fields* format) {
     return;
   }
   Fields part(*value, format->path_of("json_schema"));
-  (void)part.text("name");  // names the schema to the client
-  (void)part.text("description");
-  (void)part.boolean("strict");
-  if (part.any("schema") == nullptr) part.fail("schema", "must be a JSON schema");
-  schema(&part, "schema", "response_format");
+  named_schema(&part, "response_format");
   finish(&part);
+}
+
+std::optional<std::string> Reader::type_of(Fields* format) {
+  auto type = format->choice("type", {"text", "json_object", "json_schema"});
+  if (!type) format->fail("type", "must be one of: text, json_object, json_schema");
+  return type;
 }
 
 void Reader::response_format() {
   const Json* value = fields_->object("response_format");
   if (value == nullptr) return;
   Fields format(*value, "response_format");
-  const auto type = format.choice("type", {"text", "json_object", "json_schema"});
-  if (!type) format.fail("type", "must be one of: text, json_object, json_schema");
+  const auto type = type_of(&format);
   if (type == "json_schema") json_schema(&format);
   if (type == "json_object") {
     // llama.cpp's clients may give a schema here.
@@ -136,6 +148,17 @@ void Reader::response_format() {
       set(text::json_object_grammar(), "response_format");
     }
   }
+  finish(&format);
+}
+
+void Reader::responses_format() {
+  const Json* value = fields_->object("format");
+  if (value == nullptr) return;
+  const std::string path = fields_->path_of("format");
+  Fields format(*value, path);
+  const auto type = type_of(&format);
+  if (type == "json_schema") named_schema(&format, path);
+  if (type == "json_object") set(text::json_object_grammar(), path);
   finish(&format);
 }
 
@@ -200,6 +223,12 @@ std::optional<AnswerGrammar> read_openai_format(Fields* fields, std::string_view
   reader.response_format();
   reader.local_fields();
   reader.structured_outputs();
+  return std::move(reader).grammar();
+}
+
+std::optional<AnswerGrammar> read_responses_format(Fields* fields, std::string_view body) {
+  Reader reader(fields, body);
+  reader.responses_format();
   return std::move(reader).grammar();
 }
 

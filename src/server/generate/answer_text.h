@@ -27,10 +27,14 @@ struct AnswerToken {
   std::vector<runtime::TokenLogprob> top{};
 };
 
+// What a token of an answer belongs to.
+enum class AnswerPart { kContent, kThought, kCall };
+
 struct AnswerPiece {
   std::string text{};  // as the model wrote it
   std::vector<AnswerToken> tokens{};
-  text::AnswerEvents events{};  // the text that is certain by now, taken apart
+  text::AnswerEvents events{};  // what the text says
+  AnswerPart part = AnswerPart::kContent;
   bool is_empty() const { return text.empty() && tokens.empty() && events.empty(); }
 };
 

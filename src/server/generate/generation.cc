@@ -22,6 +22,20 @@ FinishReason finish_reason(const runtime::GenerationResult& result) {
   return FinishReason::kFailed;
 }
 
+AnswerPart part_of(const text::AnswerEvent& event) {
+  using Kind = text::AnswerEvent::Kind;
+  if (event.kind == Kind::kContent) return AnswerPart::kContent;
+  return event.kind == Kind::kReasoning ? AnswerPart::kThought : AnswerPart::kCall;
+}
+
+// The piece that more of this part goes to.
+AnswerPiece& piece_of(AnswerPart part, std::vector<AnswerPiece>* pieces) {
+  if (pieces->empty() || pieces->back().part != part) {
+    pieces->push_back({.text = {}, .tokens = {}, .events = {}, .part = part});
+  }
+  return pieces->back();
+}
+
 }  // namespace
 
 struct Generation::ChoiceState {
@@ -33,8 +47,9 @@ struct Generation::ChoiceState {
 
   // The answer is whole, whatever else the model says.
   bool has_enough() const { return text.stop().has_value() || has_its_call; }
-  // Appends a piece, and what it says, to *all.
-  void read(AnswerPiece piece, bool is_last, AnswerPiece* all);
+  // Appends a piece and those held back before it, by what they say, to *pieces.
+  void read(AnswerPiece piece, bool is_last, std::vector<AnswerPiece>* pieces);
+  text::AnswerEvents parse(std::string_view words, bool is_last);
 
   // Of the scheduler's thread.
   std::optional<Nanoseconds> last_token{};
@@ -50,7 +65,9 @@ struct Generation::ChoiceState {
   std::unique_ptr<text::AnswerParser> parser;
   const bool ends_after_call;
   std::deque<AnswerToken> unread{};  // taken from the queue
+  AnswerPiece held{};                // what the parser has not told the part of
   size_t tokens = 0;
+  size_t thought_tokens = 0;
   bool has_calls = false;
   bool has_its_call = false;  // the only one that it may have
   bool has_ended = false;
@@ -177,10 +194,13 @@ bool Generation::pump_choice(size_t index) {
     choice.unread.swap(choice.queue);
     result = choice.result;
   }
-  AnswerPiece piece = read_tokens(&choice, result.has_value());
+  std::vector<AnswerPiece> pieces = read_tokens(&choice, result.has_value());
   // After a stop string the end waits for the scheduler all the same: it gives the counts.
   if (choice.has_enough() && !choice.is_stopped.load()) stop_at(&choice);
-  if (!piece.is_empty()) receiver_->on_piece(index, std::move(piece));
+  for (AnswerPiece& piece : pieces) {
+    if (piece.part == AnswerPart::kThought) choice.thought_tokens += piece.tokens.size();
+    receiver_->on_piece(index, std::move(piece));
+  }
   if (!result) return false;
   choice.has_ended = true;
   ChoiceEnd end{.reason = choice.has_enough() ? FinishReason::kStop : finish_reason(*result),
@@ -188,6 +208,7 @@ bool Generation::pump_choice(size_t index) {
                 .prompt_tokens = result->prompt_tokens,
                 .cached_tokens = result->reused_tokens,
                 .tokens = choice.tokens,
+                .thought_tokens = choice.thought_tokens,
                 .has_calls = choice.has_calls,
                 .seconds = seconds_between(started_, SteadyClock::instance().now()),
                 .prefill_seconds = result->prefill_seconds,
@@ -198,39 +219,62 @@ bool Generation::pump_choice(size_t index) {
   return true;
 }
 
-void Generation::ChoiceState::read(AnswerPiece piece, bool is_last, AnswerPiece* all) {
+text::AnswerEvents Generation::ChoiceState::parse(std::string_view words, bool is_last) {
   using Kind = text::AnswerEvent::Kind;
-  all->text += piece.text;
-  for (AnswerToken& token : piece.tokens) all->tokens.push_back(std::move(token));
-  if (has_its_call) return;
-  text::AnswerEvents& events = all->events;
-  const size_t known = events.size();
-  parser->push(piece.text, &events);
+  text::AnswerEvents events;
+  if (has_its_call) return events;
+  parser->push(words, &events);
   if (is_last) parser->finish(&events);
-  for (size_t i = known; i < events.size(); ++i) {
+  for (size_t i = 0; i < events.size(); ++i) {
     if (events[i].kind == Kind::kCallBegin) has_calls = true;
     if (events[i].kind != Kind::kCallEnd || !ends_after_call) continue;
     has_its_call = true;
     events.resize(i + 1);
   }
+  return events;
 }
 
-AnswerPiece Generation::read_tokens(ChoiceState* choice, bool is_end) {
-  AnswerPiece all;
+void Generation::ChoiceState::read(AnswerPiece piece, bool is_last,
+                                   std::vector<AnswerPiece>* pieces) {
+  text::AnswerEvents events = parse(piece.text, is_last);
+  held.text += piece.text;
+  for (AnswerToken& token : piece.tokens) held.tokens.push_back(std::move(token));
+  if (events.empty() && !is_last) return;
+  if (!events.empty()) held.part = part_of(events.front());
+  if (!held.is_empty() || !events.empty()) {
+    AnswerPiece& first = piece_of(held.part, pieces);
+    first.text += std::exchange(held.text, {});
+    for (AnswerToken& token : std::exchange(held.tokens, {})) {
+      first.tokens.push_back(std::move(token));
+    }
+  }
+  for (text::AnswerEvent& event : events) {
+    held.part = part_of(event);
+    text::AnswerEvents& said = piece_of(held.part, pieces).events;
+    if (!said.empty() && said.back().kind == event.kind) {
+      said.back().text += event.text;
+    } else {
+      said.push_back(std::move(event));
+    }
+  }
+}
+
+std::vector<AnswerPiece> Generation::read_tokens(ChoiceState* choice, bool is_end) {
+  std::vector<AnswerPiece> pieces;
   for (AnswerToken& token : choice->unread) {
     if (choice->has_enough()) break;
     AnswerPiece piece;
     choice->text.push(std::move(token), &piece);
     ++choice->tokens;
-    choice->read(std::move(piece), false, &all);
+    choice->read(std::move(piece), false, &pieces);
   }
   choice->unread.clear();
   if (is_end) {
     AnswerPiece rest;
     choice->text.finish(&rest);
-    choice->read(std::move(rest), true, &all);
+    choice->read(std::move(rest), true, &pieces);
   }
-  return all;
+  return pieces;
 }
 
 void Generation::stop_at(ChoiceState* choice) {

@@ -32,8 +32,9 @@ struct ChoiceEnd {
   std::optional<std::string> stop{};  // the stop string that was met
   Status status{};                    // of kFailed
   size_t prompt_tokens = 0;
-  size_t cached_tokens = 0;  // of the prompt
-  size_t tokens = 0;         // of the answer, up to the stop string
+  size_t cached_tokens = 0;   // of the prompt
+  size_t tokens = 0;          // of the answer, up to the stop string
+  size_t thought_tokens = 0;  // of these
   bool has_calls = false;
   double seconds = 0;  // from start() to here
   double prefill_seconds = 0;
@@ -52,6 +53,7 @@ class AnswerReceiver {
   virtual bool has_room() const = 0;
   // Every choice was taken: what follows is the answer.
   virtual void on_started() = 0;
+  // All of a piece is of one part of the answer. A mark between two parts is of one of them.
   virtual void on_piece(size_t choice, AnswerPiece piece) = 0;
   virtual void on_choice_end(size_t choice, const ChoiceEnd& end) = 0;
   // After the last choice's end.
@@ -114,7 +116,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void pump();
   bool pump_choice(size_t index);
   // What the tokens that came say.
-  static AnswerPiece read_tokens(ChoiceState* choice, bool is_end);
+  static std::vector<AnswerPiece> read_tokens(ChoiceState* choice, bool is_end);
   void stop_at(ChoiceState* choice);
 
   GenerationParts parts_;

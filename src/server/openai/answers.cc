@@ -12,9 +12,11 @@ struct Usage {
   size_t prompt_tokens = 0;
   size_t cached_tokens = 0;
   size_t tokens = 0;
+  size_t thought_tokens = 0;
 
   void add(const ChoiceEnd& end, bool counts_prompt) {
     tokens += end.tokens;
+    thought_tokens += end.thought_tokens;
     if (!counts_prompt) return;
     prompt_tokens += end.prompt_tokens;
     cached_tokens += end.cached_tokens;
@@ -23,7 +25,8 @@ struct Usage {
     return {{"prompt_tokens", prompt_tokens},
             {"completion_tokens", tokens},
             {"total_tokens", prompt_tokens + tokens},
-            {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}}};
+            {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}},
+            {"completion_tokens_details", {{"reasoning_tokens", thought_tokens}}}};
   }
 };
 

@@ -199,10 +199,7 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body) {
   read_template_input(&fields, &request.input.template_input);
   read_tools(&fields, body, &request.input.tools);
   read_tool_choice(&fields, &request.input.tools);
-  request.input.thinking = {
-      .effort =
-          fields.choice("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh"}),
-      .param = "reasoning_effort"};
+  request.input.thinking = read_effort(&fields, "reasoning_effort");
   read_generation_options(&fields, &request.options);
   read_tokens_max(&fields, &request.options);
   read_logprobs(&fields, &request.options);

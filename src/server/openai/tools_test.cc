@@ -161,7 +161,7 @@ TEST_F(OpenAiTools, C50ArgumentsComeBeforeTheyAreWhole) {
   for (const int32_t id : byte_tokens("<tool_call>\n{\"name\": \"time\", \"arguments\": {\"cit")) {
     api_.generator().give(0, id);
   }
-  answer->wait_for(R"({\"cit)");
+  answer->wait_for(R"(t"}}]})");  // the last fragment's end, however many there are
   api_.generator().finish(0, runtime::StopReason::kTokensMax);
   answer->wait();
   EXPECT_EQ(joined(answer->events())["finish_reason"], "length");
@@ -287,6 +287,19 @@ TEST_F(OpenAiTools, ThoughtsAreApart) {
   const Json streamed = joined(chat(text, {{"stream", true}})->events());
   EXPECT_EQ(streamed["reasoning_content"], whole["reasoning_content"]);
   EXPECT_EQ(streamed["content"], whole["content"]);
+}
+
+TEST_F(OpenAiTools, TokensOfThoughtsAreCounted) {
+  for (const bool is_stream : {false, true}) {
+    const auto answer =
+        chat("<think>Hm.</think>Yes.",
+             {{"stream", is_stream},
+              {"stream_options", is_stream ? Json({{"include_usage", true}}) : Json(nullptr)}});
+    const Json json = is_stream ? answer->events().back() : answer->json();
+    // The mark between the two is counted with what follows.
+    EXPECT_EQ(json["usage"]["completion_tokens_details"]["reasoning_tokens"],
+              std::string("<think>Hm.").size());
+  }
 }
 
 TEST_F(OpenAiTools, AThoughtThatThePromptOpenedIsOneToo) {

@@ -96,7 +96,30 @@ constexpr std::string_view kSchemas = R"json({
     "top_p": {"type": "number", "minimum": 0, "maximum": 1, "default": 1},
     "include": {"type": "array", "items": {"enum": ["message.output_text.logprobs"]}},
     "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
-    "text": {"type": "object", "properties": {"format": {"type": "object"}}},
+    "text": {"type": "object", "properties": {"verbosity": {"const": "medium"},
+      "format": {"type": "object", "required": ["type"], "properties": {
+        "type": {"enum": ["text", "json_object", "json_schema"]},
+        "name": {"type": "string"}, "description": {"type": "string"},
+        "strict": {"type": "boolean"},
+        "schema": {"$ref": "#/components/schemas/JsonSchema"}}}}},
+    "reasoning": {"type": "object", "properties": {
+      "effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh"]},
+      "summary": {"const": "auto"}}},
+    "tools": {"type": "array", "maxItems": 256, "items": {
+      "type": "object", "required": ["type", "name"], "properties": {
+        "type": {"const": "function"},
+        "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"},
+        "description": {"type": "string"}, "parameters": {"type": ["object", "null"]},
+        "strict": {"type": ["boolean", "null"], "default": false}}}},
+    "tool_choice": {"oneOf": [{"enum": ["auto", "none", "required"]},
+      {"type": "object", "required": ["type", "name"], "properties": {
+        "type": {"const": "function"}, "name": {"type": "string"}}},
+      {"type": "object", "required": ["type", "mode", "tools"], "properties": {
+        "type": {"const": "allowed_tools"}, "mode": {"enum": ["auto", "required"]},
+        "tools": {"type": "array", "minItems": 1, "items": {
+          "type": "object", "required": ["type", "name"], "properties": {
+            "type": {"const": "function"}, "name": {"type": "string"}}}}}}]},
+    "parallel_tool_calls": {"type": "boolean", "default": true},
     "stream": {"type": "boolean", "default": false},
     "store": {"const": false},
     "metadata": {"type": "object", "additionalProperties": {"type": "string"}},

@@ -7,16 +7,16 @@
 #include <memory>
 #include <string>
 
-#include "server/generate/answer_json.h"
 #include "server/generate/generation.h"
 #include "server/http/exchange.h"
+#include "server/responses/responses_request.h"
 #include "server/service.h"
 
 namespace shoal::server {
 
 struct ResponseOptions {
   std::string model;  // as the answer names it
-  OrderedJson echo;   // ResponsesRequest::echo
+  RequestEcho echo;
   const text::Tokenizer* tokenizer = nullptr;
   bool is_stream = false;
   bool wants_logprobs = false;

@@ -4,36 +4,58 @@
 
 #include <utility>
 
+#include "server/api/raw_json.h"
+#include "server/generate/answer_format.h"
 #include "server/responses/input_items.h"
+#include "server/responses/response_tools.h"
 
 namespace shoal::server {
 namespace {
 
 constexpr size_t kMetadataMax = 16;
 
-// How the answer's text is constrained: whatever constrains a chat's answer plugs in here.
-void read_text_format(Fields* text) {
-  text->refuse_unless("format", {Json::object({{"type", "text"}})},
-                      "only {\"type\": \"text\"} is served: JSON is not enforced yet");
+// JSON as the client wrote it, where there is something else than null.
+std::string written(std::string_view json, std::string_view otherwise) {
+  const std::string text = on_one_line(json);
+  return std::string(text.empty() || text == "null" ? otherwise : text);
 }
 
-void read_text(Fields* fields) {
+void read_text(Fields* fields, std::string_view body, ResponsesRequest* request) {
+  const std::string_view format = raw_member(raw_member(body, "text"), "format");
+  request->echo.text = fmt::format(R"({{"format": {}, "verbosity": "medium"}})",
+                                   written(format, R"({"type": "text"})"));
   const Json* value = fields->object("text");
   if (value == nullptr) return;
   Fields text(*value, fields->path_of("text"));
-  read_text_format(&text);
+  request->options.grammar = read_responses_format(&text, body);
   text.refuse_unless("verbosity", {"medium"}, "is not served; ask for it in the instructions");
   if (auto error = text.finish()) fields->fail(std::move(*error));
 }
 
-void read_reasoning(Fields* fields) {
+void read_tools(Fields* fields, std::string_view body, ResponsesRequest* request) {
+  read_response_tools(fields, body, &request->input.tools);
+  request->echo.tools = written(raw_member(body, "tools"), "[]");
+  request->echo.tool_choice = written(raw_member(body, "tool_choice"), R"("auto")");
+  request->echo.fields["parallel_tool_calls"] = request->input.tools.is_parallel;
+  fields->refuse("max_tool_calls",
+                 "counts calls of tools that run here, and none do; parallel_tool_calls: false is "
+                 "for one call at most");
+}
+
+// Thoughts are given as they are, so that a summary, where one is wanted if there is one, is not.
+void read_reasoning(Fields* fields, ResponsesRequest* request) {
+  OrderedJson& echo = request->echo.fields["reasoning"];
+  echo = {{"effort", nullptr}, {"summary", nullptr}};
   const Json* value = fields->object("reasoning");
   if (value == nullptr) return;
   Fields reasoning(*value, fields->path_of("reasoning"));
-  reasoning.refuse_unless("effort", {"none"}, "is not served; leave it out");
-  for (const char* name : {"summary", "generate_summary", "context", "mode"}) {
-    reasoning.refuse(name, "is not served; leave it out");
+  request->input.thinking = read_effort(&reasoning, "effort");
+  if (request->input.thinking.effort) echo["effort"] = *request->input.thinking.effort;
+  for (const char* name : {"summary", "generate_summary"}) {
+    reasoning.refuse_unless(name, {"auto"}, "is not served: thoughts are given as they are");
   }
+  reasoning.refuse_unless("context", {"auto"}, "is not served: send the items that are to count");
+  reasoning.refuse_unless("mode", {"standard"}, "is not served; leave it out");
   if (auto error = reasoning.finish()) fields->fail(std::move(*error));
 }
 
@@ -53,7 +75,8 @@ void read_logprobs(Fields* fields, GenerationOptions* options) {
     if (name == "message.output_text.logprobs") {
       options->wants_logprobs = true;
     } else {
-      fields->fail(ApiError{.message = "include: only message.output_text.logprobs is served",
+      fields->fail(ApiError{.message = "include: only message.output_text.logprobs is served; "
+                                       "thoughts are given as they are, and taken back like that",
                             .param = "include",
                             .code = "unsupported_parameter"});
     }
@@ -106,10 +129,6 @@ void refuse_stored(Fields* fields) {
 
 // What the API documents and this server does not do: each by its name, with a way out.
 void refuse_unserved(Fields* fields) {
-  constexpr std::string_view kNoTools = "tools are not served yet";
-  fields->refuse_unless("tools", {Json::array()}, kNoTools);
-  fields->refuse_unless("tool_choice", {"none", "auto"}, kNoTools);
-  fields->refuse("max_tool_calls", kNoTools);
   fields->refuse_unless("truncation", {"disabled"},
                         "is not served: an input that does not fit is refused; shorten it");
   fields->refuse_unless("service_tier", {"auto", "default"}, "only auto and default are served");
@@ -153,21 +172,21 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body) {
   if (!json.is_ok()) return json.error();
   Fields fields(*json);
   ResponsesRequest request;
-  request.echo = OrderedJson::object();
   if (auto model = fields.text("model")) {
     request.model = std::move(*model);
   } else {
     fields.fail("model", "must be a string: GET /v1/models has the names");
   }
-  request.template_input = Json::object({{"messages", read_conversation(&fields, &request.echo)}});
-  read_sampling(&fields, &request.options, &request.echo);
+  OrderedJson& echo = request.echo.fields;
+  request.input.template_input = Json::object({{"messages", read_conversation(&fields, &echo)}});
+  read_tools(&fields, body, &request);
+  read_sampling(&fields, &request.options, &echo);
   read_logprobs(&fields, &request.options);
   read_stream(&fields, &request.options);
-  read_text(&fields);
-  read_reasoning(&fields);
-  read_labels(&fields, &request.echo);
-  request.echo["top_logprobs"] = request.options.logprobs_top;
-  request.echo["parallel_tool_calls"] = fields.boolean("parallel_tool_calls").value_or(true);
+  read_text(&fields, body, &request);
+  read_reasoning(&fields, &request);
+  read_labels(&fields, &echo);
+  echo["top_logprobs"] = request.options.logprobs_top;
   refuse_stored(&fields);
   refuse_unserved(&fields);
   if (auto error = fields.finish()) return std::move(*error);

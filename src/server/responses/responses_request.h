@@ -7,16 +7,26 @@
 #include <string>
 
 #include "server/api/fields.h"
+#include "server/chat.h"
 #include "server/generate/answer_json.h"
 #include "server/openai/generation_options.h"
 
 namespace shoal::server {
 
+// What the answer repeats of the request, with the defaults.
+struct RequestEcho {
+  OrderedJson fields = OrderedJson::object();
+  // JSON that the client wrote, however large, on one line.
+  std::string text{};
+  std::string tool_choice{};
+  std::string tools{};
+};
+
 struct ResponsesRequest {
   std::string model;
-  Json template_input;  // what the chat template takes: instructions and input as messages
+  ChatInput input;  // instructions and input as messages
   GenerationOptions options;
-  OrderedJson echo;  // what the answer repeats of the request, with the defaults
+  RequestEcho echo;
 };
 
 ApiResult<ResponsesRequest> parse_responses_request(std::string_view body);

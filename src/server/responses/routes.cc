@@ -8,6 +8,12 @@
 namespace shoal::server {
 namespace {
 
+// What is said of a conversation's messages, about the field that has them here.
+ApiError about_input(ApiError error) {
+  if (error.param == "messages") error.param = "input";
+  return error;
+}
+
 std::optional<ApiError> respond(Service& service, const Request& http,
                                 const std::shared_ptr<Exchange>& exchange) {
   auto request = parse_responses_request(http.body);
@@ -15,21 +21,23 @@ std::optional<ApiError> respond(Service& service, const Request& http,
   const auto found = service.model_named(request->model);
   if (!found.is_ok()) return found.error();
   const ServedModel& model = **found;
-  const auto prompt = render_chat(model, std::move(request->template_input));
-  std::optional<ApiError> error = prompt.is_ok() ? check_prompt(model, *prompt) : prompt.error();
-  if (error) {
-    if (error->code != "no_chat_template") error->param = "input";
+  const ToolOptions tools = request->input.tools;
+  const auto prompt = render_conversation(model, std::move(request->input));
+  if (!prompt.is_ok()) return about_input(prompt.error());
+  if (auto error = check_prompt(model, (*prompt).ids)) {
+    error->param = "input";
     return error;
   }
   const GenerationOptions& options = request->options;
+  auto choices = chat_choices(model, options, tools, *prompt);
+  if (!choices.is_ok()) return choices.error();
   const ResponseOptions response{.model = service.names().model,
                                  .echo = std::move(request->echo),
                                  .tokenizer = model.tokenizer,
                                  .is_stream = options.is_stream,
                                  .wants_logprobs = options.wants_logprobs};
-  return service.generate(
-      model, make_choices(options, *prompt, model.tokenizer->special().end_of_generation),
-      make_response(response, exchange, service), exchange);
+  return service.generate(model, std::move(*choices), make_response(response, exchange, service),
+                          exchange);
 }
 
 }  // namespace

@@ -87,6 +87,20 @@ void read_tool(Fields* entry, std::string_view definition, ToolOptions* tools) {
   if (auto error = function.finish()) entry->fail(std::move(*error));
 }
 
+void read_named_choice(Fields* choice, ToolOptions* tools) {
+  if (choice->text("type") != "function") {
+    choice->fail("type", "must be \"function\"; other kinds of choice are not served");
+  }
+  const Json* json = choice->object("function");
+  if (json == nullptr) {
+    choice->fail("function", "must be an object");
+    return;
+  }
+  Fields function(*json, choice->path_of("function"));
+  choose_tool(&function, "name", tools);
+  if (auto error = function.finish()) choice->fail(std::move(*error));
+}
+
 }  // namespace
 
 bool add_tool(Fields* function, std::string_view parameters_name, Tool tool, ToolOptions* tools) {
@@ -114,21 +128,28 @@ bool add_tool(Fields* function, std::string_view parameters_name, Tool tool, Too
   return !function->has_failed();
 }
 
-void choose_tool(Fields* choice, std::string_view name_field, ToolOptions* tools) {
-  const auto name = choice->text(name_field);
+std::string tool_name(Fields* fields, std::string_view name_field, const ToolOptions& tools) {
+  auto name = fields->text(name_field);
   if (!name) {
-    choice->fail(name_field, "must be a function's name");
-    return;
+    fields->fail(name_field, "must be a function's name");
+    return "";
   }
-  if (std::ranges::find(tools->tools, *name, &Tool::name) == tools->tools.end()) {
-    choice->fail(name_field, "none of the tools has this name");
-    return;
+  if (std::ranges::find(tools.tools, *name, &Tool::name) == tools.tools.end()) {
+    fields->fail(name_field, "none of the tools has this name");
+    return "";
   }
-  tools->choice = ToolChoice::kNamed;
-  tools->named = *name;
+  return std::move(*name);
 }
 
-void read_tools(Fields* fields, std::string_view body, ToolOptions* tools) {
+void choose_tool(Fields* choice, std::string_view name_field, ToolOptions* tools) {
+  auto name = tool_name(choice, name_field, *tools);
+  if (name.empty()) return;
+  tools->choice = ToolChoice::kNamed;
+  tools->named = std::move(name);
+}
+
+void read_tool_list(Fields* fields, std::string_view body, const ReadTool& read,
+                    ToolOptions* tools) {
   const Json* list = fields->array("tools");
   if (list == nullptr) return;
   if (list->size() > kToolsMax) {
@@ -142,13 +163,29 @@ void read_tools(Fields* fields, std::string_view body, ToolOptions* tools) {
       fields->fail("tools", "must be a list of objects");
       return;
     }
-    Fields entry((*list)[i], path);
-    read_tool(&entry, item_of(texts, i), tools);
-    if (auto error = entry.finish()) fields->fail(std::move(*error));
+    Fields tool((*list)[i], path);
+    read(&tool, item_of(texts, i), tools);
+    if (auto error = tool.finish()) fields->fail(std::move(*error));
   }
 }
 
-void read_tool_choice(Fields* fields, ToolOptions* tools) {
+void read_tools(Fields* fields, std::string_view body, ToolOptions* tools) {
+  read_tool_list(fields, body, read_tool, tools);
+}
+
+std::string tool_definition(const RawFunction& function) {
+  std::string text =
+      fmt::format(R"({{"type": "function", "function": {{"name": {})", function.name);
+  if (!function.description.empty()) {
+    text += fmt::format(R"(, "description": {})", function.description);
+  }
+  if (!function.parameters.empty()) {
+    text += fmt::format(R"(, "parameters": {})", function.parameters);
+  }
+  return text + "}}";
+}
+
+void read_tool_choice(Fields* fields, const ReadToolChoice& read, ToolOptions* tools) {
   tools->is_parallel = fields->boolean("parallel_tool_calls").value_or(true);
   const Json* value = fields->any("tool_choice");
   if (value == nullptr || fields->has_failed()) return;
@@ -158,16 +195,7 @@ void read_tool_choice(Fields* fields, ToolOptions* tools) {
     if (word == "required") tools->choice = ToolChoice::kRequired;
   } else if (value->is_object()) {
     Fields choice(*value, fields->path_of("tool_choice"));
-    if (choice.text("type") != "function") {
-      choice.fail("type", "must be \"function\"; other kinds of choice are not served");
-    }
-    if (const Json* json = choice.object("function")) {
-      Fields function(*json, choice.path_of("function"));
-      choose_tool(&function, "name", tools);
-      if (auto error = function.finish()) choice.fail(std::move(*error));
-    } else {
-      choice.fail("function", "must be an object");
-    }
+    read(&choice, tools);
     if (auto error = choice.finish()) fields->fail(std::move(*error));
   } else {
     fields->fail("tool_choice",
@@ -176,6 +204,10 @@ void read_tool_choice(Fields* fields, ToolOptions* tools) {
   if (tools->choice == ToolChoice::kRequired && tools->tools.empty()) {
     fields->fail("tool_choice", "there are no tools to call");
   }
+}
+
+void read_tool_choice(Fields* fields, ToolOptions* tools) {
+  read_tool_choice(fields, read_named_choice, tools);
 }
 
 }  // namespace shoal::server
