@@ -91,6 +91,10 @@ def test_steps() -> list[Step]:
     symbolizer = {"ASAN_SYMBOLIZER_PATH": SYMBOLIZER, "UBSAN_OPTIONS": "print_stacktrace=1"}
     tsan = {"TSAN_OPTIONS": f"halt_on_error=1 external_symbolizer_path={SYMBOLIZER}"}
     raced = [f"{module}_test" for module in TSAN_MODULES]
+    # Sanitizers give memory back late: ASan as its quarantine says, TSan with what it remembers.
+    storm = {"SHOAL_STORM_SECONDS": "60"}
+    asan_storm = storm | symbolizer | {"ASAN_OPTIONS": "quarantine_size_mb=8"}
+    tsan_storm = storm | tsan | {"SHOAL_STORM_KEPT_MB": "300"}
     # Emulation is slow, these paths are the same plain C++ everywhere, and both Arm paths have the
     # same attention.
     emulated = {"GTEST_FILTER": "-*_exact:*_portable*:*/exact*:*/portable*:MatmulPanel.*:"
@@ -107,8 +111,12 @@ def test_steps() -> list[Step]:
              timeout_s=3000),
         Step("asan", ctest("asan", "-LE", "check|e2e"), after="asan-build",
              env=symbolizer | data),
-        Step("tsan-build", build("tsan", *raced)),
+        Step("asan-storm", ctest("asan", "-R", "^e2e_serve_storm$"), after="asan-build",
+             env=asan_storm),
+        Step("tsan-build", build("tsan", *raced, "shoal")),
         Step("tsan", ctest("tsan", "-R", f"^({'|'.join(raced)})$"), after="tsan-build", env=tsan),
+        Step("tsan-storm", ctest("tsan", "-R", "^e2e_serve_storm$"), after="tsan-build",
+             env=tsan_storm),
         Step("fuzz", [tool("run_fuzzers.py")], after="asan-build", env=symbolizer),
     ]
 

@@ -68,15 +68,17 @@ void read_stream(Fields* fields, GenerationOptions* options) {
   if (auto error = stream.finish()) fields->fail(std::move(*error));
 }
 
-// Log-probabilities come where they are asked for by `include`.
+// Log-probabilities come where they are asked for by `include`. What encrypted thoughts are asked for,
+// that a conversation goes on without being stored, our reasoning items do by themselves: they carry
+// the whole thought.
 void read_logprobs(Fields* fields, GenerationOptions* options) {
   const Json* include = fields->array("include");
   for (const Json& name : include != nullptr ? *include : Json::array()) {
     if (name == "message.output_text.logprobs") {
       options->wants_logprobs = true;
-    } else {
-      fields->fail(ApiError{.message = "include: only message.output_text.logprobs is served; "
-                                       "thoughts are given as they are, and taken back like that",
+    } else if (name != "reasoning.encrypted_content") {
+      fields->fail(ApiError{.message = "include: only message.output_text.logprobs and "
+                                       "reasoning.encrypted_content are served",
                             .param = "include",
                             .code = "unsupported_parameter"});
     }

@@ -81,7 +81,7 @@ TEST(ResponsesRequest, WhatChangesNothingIsTaken) {
       {"service_tier", "auto"},
       {"text", {{"format", {{"type", "text"}}}, {"verbosity", "medium"}}},
       {"reasoning", {{"effort", "none"}, {"summary", "auto"}, {"mode", "standard"}}},
-      {"include", Json::array()},
+      {"include", {"reasoning.encrypted_content"}},
       {"stream_options", {{"include_obfuscation", false}}},
       {"safety_identifier", "x"},
       {"prompt_cache_key", "y"}};
@@ -247,7 +247,7 @@ TEST(ResponsesRequest, WhatIsNotServedIsRefusedByNameWithAWayOut) {
   refuse({{"reasoning", {{"context", "all_turns"}}}}, "reasoning.context", "items");
   refuse({{"reasoning", {{"mode", "pro"}}}}, "reasoning.mode");
   refuse({{"truncation", "auto"}}, "truncation", "shorten");
-  refuse({{"include", {"reasoning.encrypted_content"}}}, "include", "thoughts are given");
+  refuse({{"include", {"file_search_call.results"}}}, "include", "only message.output_text.logprobs");
   refuse({{"top_logprobs", 2}}, "top_logprobs", "include");
   refuse({{"top_logprobs", 21}}, "top_logprobs");
   refuse({{"service_tier", "flex"}}, "service_tier");
