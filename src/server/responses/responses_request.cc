@@ -68,9 +68,9 @@ void read_stream(Fields* fields, GenerationOptions* options) {
   if (auto error = stream.finish()) fields->fail(std::move(*error));
 }
 
-// Log-probabilities come where they are asked for by `include`. What encrypted thoughts are asked for,
-// that a conversation goes on without being stored, our reasoning items do by themselves: they carry
-// the whole thought.
+// Log-probabilities come where they are asked for by `include`. What encrypted thoughts are asked
+// for, that a conversation goes on without being stored, our reasoning items do by themselves: they
+// carry the whole thought.
 void read_logprobs(Fields* fields, GenerationOptions* options) {
   const Json* include = fields->array("include");
   for (const Json& name : include != nullptr ? *include : Json::array()) {

@@ -247,7 +247,8 @@ TEST(ResponsesRequest, WhatIsNotServedIsRefusedByNameWithAWayOut) {
   refuse({{"reasoning", {{"context", "all_turns"}}}}, "reasoning.context", "items");
   refuse({{"reasoning", {{"mode", "pro"}}}}, "reasoning.mode");
   refuse({{"truncation", "auto"}}, "truncation", "shorten");
-  refuse({{"include", {"file_search_call.results"}}}, "include", "only message.output_text.logprobs");
+  refuse({{"include", {"file_search_call.results"}}}, "include",
+         "only message.output_text.logprobs");
   refuse({{"top_logprobs", 2}}, "top_logprobs", "include");
   refuse({{"top_logprobs", 21}}, "top_logprobs");
   refuse({{"service_tier", "flex"}}, "service_tier");
