@@ -37,7 +37,7 @@ function(shoal_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  if(CMAKE_CROSSCOMPILING)  # emulated
+  if(CMAKE_CROSSCOMPILING OR SHOAL_SANITIZE)  # emulated, or checked at every step
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
   add_executable(${name} ${ARG_SOURCES})
