@@ -14,9 +14,9 @@ import re
 import shlex
 import statistics
 import subprocess
-import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,17 +91,9 @@ class Server:
 
     def run(self, prompts: list[str], args: argparse.Namespace) -> tuple[list[str], float]:
         """The answers to all prompts, at once, and their tokens per second."""
-        answers = [("", 0)] * len(prompts)
-
-        def ask(i: int) -> None:
-            answers[i] = self.ask(prompts[i], args)
-
         start = time.monotonic()
-        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(prompts))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(len(prompts)) as pool:
+            answers = list(pool.map(lambda prompt: self.ask(prompt, args), prompts))
         seconds = time.monotonic() - start
         return [text for text, _ in answers], sum(tokens for _, tokens in answers) / seconds
 

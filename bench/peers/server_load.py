@@ -7,11 +7,13 @@
 
 Each stream asks one question after another over HTTP, with prompts of different length and beginning
 (no prefix is shared), and reads the answer as server-sent events. Counted are the tokens that arrive
-in the seconds of a run, after a warm-up; the longest time that a stream waits between two tokens; and
-the time to the first token. With --decode each stream asks once, and what counts is the time in which
-all answer: from the last of the first tokens to the first of the last ones, without any prompt. Both
-servers have the same slots, context and threads, and both are driven by this script on the same
-machine. llama.cpp is Debian's package (peer_root.py).
+in the seconds of a run, after a warm-up; the longest time that a stream waits between two events; and
+the time to the first. With --decode each stream asks once, and what counts is the time in which all
+answer: from the last of the first events to the first of the last ones, without any prompt. An event
+may carry several tokens: characters are counted, and turned into tokens by what the servers say that
+whole answers had. Both servers have the same slots, context and threads, and both are driven by this
+script on the same machine. For how speed grows with streams, give --shoal-options=--speculation=off:
+one stream leaves more room for drafts than many. llama.cpp is Debian's package (peer_root.py).
 """
 import argparse
 import asyncio
@@ -43,7 +45,8 @@ GAP_S = 60  # without a byte for so long, a request has failed
 @dataclass
 class Answer:
     asked: float
-    arrivals: list[tuple[float, int]] = field(default_factory=list)  # when, how many tokens
+    arrivals: list[tuple[float, int]] = field(default_factory=list)  # when, how many characters
+    tokens: int = 0  # of the whole answer, once it has ended
 
 
 @dataclass
@@ -92,8 +95,9 @@ def free_port() -> int:
 
 def shoal_server(args: argparse.Namespace) -> Server:
     port = free_port()
-    return Server("shoal", [str(args.shoal), "serve", str(args.model), "--port", str(port), "--threads",
-                            str(args.threads), *args.shoal_options], port)
+    words = ["--port", port, "--threads", args.threads, "--sessions", max(args.streams), "--cache",
+             args.context, *args.shoal_options]
+    return Server("shoal", [str(args.shoal), "serve", str(args.model), *map(str, words)], port)
 
 
 def llama_server(args: argparse.Namespace) -> Server:
@@ -123,27 +127,34 @@ class Questions:
         return f"Text {next(self.number)}: " + self.text[begin:begin + length]
 
 
+def read_event(line: bytes, answer: Answer, when: float) -> None:
+    if not line.startswith(b"data: {"):
+        return
+    event = json.loads(line[len(b"data: "):])
+    text = "".join(choice.get("delta", {}).get("content") or "" for choice in event.get("choices", []))
+    if text:
+        answer.arrivals.append((when, len(text)))
+    if usage := event.get("usage"):
+        answer.tokens = usage["completion_tokens"]
+
+
 async def ask(server: Server, question: str, answer_tokens: int, load: Load) -> None:
     body = json.dumps({"model": server.model, "messages": [{"role": "user", "content": question}],
-                       "stream": True, "temperature": 0, "max_tokens": answer_tokens,
-                       "ignore_eos": True}).encode()
+                       "stream": True, "stream_options": {"include_usage": True}, "temperature": 0,
+                       "max_tokens": answer_tokens, "ignore_eos": True}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
                      b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         answer = Answer(time.monotonic())
         load.answers.append(answer)
-        tail = b""
-        while chunk := await asyncio.wait_for(reader.read(65536), GAP_S):
-            data = tail + chunk
-            cut = data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
-            tokens = data[:cut].count(b'"content":"') - data[:cut].count(b'"content":""')
-            tail = data[cut:]
-            if b'"error"' in data or (data[:4] == b"HTTP" and b" 200 " not in data[:20]):
-                load.errors.append(data[:300].decode(errors="replace"))
-                return
-            if tokens > 0:
-                answer.arrivals.append((time.monotonic(), tokens))
+        status = await asyncio.wait_for(reader.readline(), GAP_S)
+        if b" 200 " not in status:
+            rest = await asyncio.wait_for(reader.read(4096), GAP_S)
+            load.errors.append((status + rest)[:300].decode(errors="replace"))
+            return
+        while line := await asyncio.wait_for(reader.readline(), GAP_S):
+            read_event(line, answer, time.monotonic())
     finally:
         writer.close()
 
@@ -153,11 +164,11 @@ async def drive(server: Server, streams: int, args: argparse.Namespace, seed: in
     end = time.monotonic() + args.warm_up + args.seconds
 
     async def stream(number: int) -> None:
-        questions = Questions(*args.prompts, seed=seed * 100 + number)
+        questions = Questions(*args.prompts, seed=(seed * 1000 + streams) * 1000 + number)
         while time.monotonic() < end and len(load.errors) < 10:
             try:
                 await ask(server, questions.next(), args.answer_tokens, load)
-            except (OSError, asyncio.TimeoutError) as error:
+            except (OSError, ValueError, asyncio.TimeoutError) as error:
                 load.errors.append(f"{type(error).__name__}: {error}")
             if args.decode:
                 return
@@ -178,15 +189,29 @@ def counted_window(load: Load, begin: float, args: argparse.Namespace) -> tuple[
             min((arrivals[-1][0] for arrivals in answers), default=begin))
 
 
+def tokens_per_character(load: Load) -> float:
+    ended = [answer for answer in load.answers if answer.tokens > 0 and answer.arrivals]
+    characters = sum(count for answer in ended for _, count in answer.arrivals)
+    return sum(answer.tokens for answer in ended) / characters if characters else 0.0
+
+
+def waits(answer: Answer, window: tuple[float, float]) -> list[float]:
+    """Between its events in the window; one that has not ended waits until the window's end."""
+    begin, end = window
+    times = [when for when, _ in answer.arrivals if when <= end]
+    if not answer.tokens:
+        times = (times or [answer.asked]) + [end]
+    return [when - before for before, when in itertools.pairwise(times) if when > begin]
+
+
 def figures(load: Load, window: tuple[float, float]) -> dict:
     begin, end = window
-    tokens, gaps, first = 0, [], []
-    for answer in load.answers:
-        tokens += sum(count for when, count in answer.arrivals if begin < when <= end)
-        gaps += [when - before for (before, _), (when, _) in itertools.pairwise(answer.arrivals)
-                 if begin < when <= end]
-        first += [when - answer.asked for when, _ in answer.arrivals[:1]]
-    return {"tokens_per_second": tokens / (end - begin) if end > begin else 0.0,
+    characters = sum(count for answer in load.answers for when, count in answer.arrivals
+                     if begin < when <= end)
+    gaps = [gap for answer in load.answers for gap in waits(answer, window)]
+    first = [answer.arrivals[0][0] - answer.asked for answer in load.answers if answer.arrivals]
+    return {"tokens_per_second":
+                characters * tokens_per_character(load) / (end - begin) if end > begin else 0.0,
             "gap_max": max(gaps, default=0.0),
             "gap_p99": sorted(gaps)[int(0.99 * len(gaps))] if gaps else 0.0,
             "first_median": statistics.median(first) if first else 0.0,
@@ -254,7 +279,7 @@ def parse_arguments() -> argparse.Namespace:
                         help="tokens of a prompt, about")
     parser.add_argument("-n", "--answer-tokens", type=int, default=200)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--context", type=int, default=65536, help="of all slots of llama.cpp together")
+    parser.add_argument("--context", type=int, default=65536, help="positions of all slots together")
     parser.add_argument("--seconds", type=float, default=15, help="that count, of each run")
     parser.add_argument("--warm-up", type=float, default=3, help="seconds before them")
     parser.add_argument("--runs", type=int, default=3, help="pairs of runs")

@@ -10,7 +10,8 @@
 // The draw is from the kept tokens in falling order, with CounterRandom: seed and draw number give
 // the same token on every platform.
 // NaN, +infinity, or nothing but -infinity is the request's error "non-finite logits".
-// Thread rule: one thread at a time. Memory: 5 bytes per vocabulary entry, 9 once there was a mask.
+// Thread rule: one thread at a time. Memory: 5 bytes per vocabulary entry, up to 25 once all
+// logits were sorted or masked.
 #pragma once
 
 #include <cstdint>
