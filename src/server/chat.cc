@@ -34,6 +34,7 @@ std::optional<ApiError> put_thinking(const ThinkingOptions& thinking,
   }
   if (!*is_wanted || format.reads_reasoning_effort) return std::nullopt;
   if (format.thoughts == text::ThoughtFormat::kNone) {
+    if (!thinking.is_needed) return std::nullopt;
     return thinking_error(thinking.param, "this model does not think before it answers");
   }
   if (!thinking.effort) return std::nullopt;

@@ -19,6 +19,7 @@ struct ThinkingOptions {
   std::optional<bool> is_wanted{};
   std::optional<std::string> effort{};  // "low", ...; "none" is no thinking
   std::string param{};                  // the field that errors name
+  bool is_needed = true;                // else a model that does not think answers without
 };
 
 // From a field that says how long to think, as OpenAI's APIs have it.

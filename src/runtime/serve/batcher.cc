@@ -164,8 +164,8 @@ bool Batcher::uses_prefixes(const Job& job) const {
 }
 
 // First come, first served; but a request whose beginning another one is just computing lets others
-// go first, since it soon has less to do; and while the first waits for room, later ones may use
-// what it will leave over.
+// go first, since it soon has less to do; and while the first waits for that or for room, later
+// ones may use what it will leave over.
 void Batcher::admit() {
   const Job* waiting = nullptr;
   for (size_t i = 0; i < queue_.size() && running_.size() < running_max_ && broken_.is_ok();) {
@@ -175,7 +175,7 @@ void Batcher::admit() {
     if (tried != Start::kStarted) {
       const bool has_no_room = may_start && tried == Start::kNoRoom;
       if (has_no_room && waiting != nullptr) break;
-      if (has_no_room) waiting = &next;
+      if (waiting == nullptr) waiting = &next;
       ++i;
       continue;
     }

@@ -483,6 +483,24 @@ TEST_F(BatcherTest, ARequestThatWaitsForRoomIsOvertakenOnlyInTheRoomThatItLeaves
   EXPECT_TRUE(endless->is_finished());
 }
 
+// Nor is one that waits for a beginning that another request computes.
+TEST_F(BatcherTest, ARequestThatWaitsForItsBeginningKeepsItsRoom) {
+  World world = make(cluster_of(1, 1280));  // 20 blocks
+  const std::vector<TokenId> shared = tokens_of(1, 100);
+  std::vector<TokenId> long_prompt = shared;
+  const std::vector<TokenId> rest = tokens_of(2, 700);
+  long_prompt.insert(long_prompt.end(), rest.begin(), rest.end());
+  const auto first = world.add(greedy(shared, 5));
+  const auto waiting = world.add(greedy(long_prompt, 5));
+  std::vector<std::shared_ptr<Recorder>> endless;
+  for (size_t i = 0; i < 5; ++i) endless.push_back(world.add(greedy(tokens_of(10 + i, 100), 0)));
+  while (waiting->tokens().empty()) {
+    world.step();
+    for (const auto& sink : endless) ASSERT_FALSE(sink->is_finished());
+  }
+  world.finish();
+}
+
 TEST_F(BatcherTest, ACancelledRequestEndsBeforeTheNextStep) {
   SchedulerOptions scheduler;
   scheduler.running_max = 2;

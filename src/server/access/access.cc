@@ -5,6 +5,7 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
+#include <array>
 
 namespace shoal::server {
 namespace {
@@ -16,8 +17,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
 }
 
-std::string_view given_key(const std::vector<Header>& headers) {
-  if (const auto key = find_header(headers, "x-api-key")) return trim(*key);
+std::string_view bearer_key(const std::vector<Header>& headers) {
   const auto authorization = find_header(headers, "authorization");
   if (!authorization) return {};
   constexpr std::string_view kBearer = "bearer ";
@@ -27,6 +27,11 @@ std::string_view given_key(const std::vector<Header>& headers) {
     return {};
   }
   return trim(value.substr(kBearer.size()));
+}
+
+// Clients that have both a key and a token send both: either will do.
+std::array<std::string_view, 2> given_keys(const std::vector<Header>& headers) {
+  return {trim(find_header(headers, "x-api-key").value_or("")), bearer_key(headers)};
 }
 
 }  // namespace
@@ -92,12 +97,17 @@ std::optional<ApiError> Access::refuse(const std::vector<Header>& headers, bool 
                     .code = "origin_not_allowed"};
   }
   if (!needs_key || !options_.keys) return std::nullopt;
-  const std::string_view key = given_key(headers);
-  if (!key.empty() && options_.keys->contains(key)) return std::nullopt;
+  bool has_key = false;
+  bool is_known = false;
+  for (const std::string_view key : given_keys(headers)) {
+    if (key.empty()) continue;
+    has_key = true;
+    is_known |= options_.keys->contains(key);
+  }
+  if (is_known) return std::nullopt;
   return ApiError{.status = 401,
-                  .message = key.empty()
-                                 ? "this server needs an API key, as Authorization: Bearer KEY"
-                                 : "this API key is not one of this server's",
+                  .message = !has_key ? "this server needs an API key, as Authorization: Bearer KEY"
+                                      : "this API key is not one of this server's",
                   .type = "authentication_error",
                   .code = "invalid_api_key"};
 }

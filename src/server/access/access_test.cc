@@ -50,6 +50,9 @@ TEST(Access, WithKeysTakesThemInEitherHeader) {
   EXPECT_EQ(status_of(access, {{"X-Api-Key", "a-good-key"}}), 200);
   EXPECT_EQ(status_of(access, {{"Authorization", "Bearer a-bad-key"}}), 401);
   EXPECT_EQ(status_of(access, {{"Authorization", "Basic a-good-key"}}), 401);
+  EXPECT_EQ(status_of(access, {{"X-Api-Key", "x"}, {"Authorization", "Bearer a-good-key"}}), 200);
+  EXPECT_EQ(status_of(access, {{"X-Api-Key", "a-good-key"}, {"Authorization", "Bearer x"}}), 200);
+  EXPECT_EQ(status_of(access, {{"X-Api-Key", "x"}, {"Authorization", "Bearer y"}}), 401);
   EXPECT_EQ(status_of(access, {}), 401);
   EXPECT_EQ(status_of(access, {}, false), 200);
 }

@@ -58,8 +58,11 @@ void read_thinking(Fields* fields, MessageRequest* request) {
   if (!type) thinking.fail("type", "must be one of: enabled, adaptive, disabled");
   // Checked, and no bound: max_tokens is one for thoughts and answer together.
   (void)thinking.integer("budget_tokens", {.min = 1024, .max = INT32_MAX});
-  request->shows_thoughts = type != "disabled";
-  request->input.thinking.is_wanted = request->shows_thoughts;
+  const auto display = thinking.choice("display", {"summarized", "omitted"});
+  const bool is_wanted = type != "disabled";
+  request->shows_thoughts = is_wanted && display != "omitted";
+  request->input.thinking.is_wanted = is_wanted;
+  request->input.thinking.is_needed = type == "enabled";
   if (auto error = thinking.finish()) fields->fail(std::move(*error));
 }
 
@@ -75,7 +78,12 @@ void read_prompt(Fields* fields, std::string_view body, MessageRequest* request)
   read_choice(fields, &request->input.tools);
   read_thinking(fields, request);
   fields->refuse_unless("mcp_servers", {Json::array()}, "is not served");
-  fields->refuse("context_management", "is not served");
+  // Claude Code sends it by itself; these forms take nothing away.
+  const Json keeps_all = {{"type", "clear_thinking_20251015"}, {"keep", "all"}};
+  fields->refuse_unless("context_management",
+                        {Json::object(), Json::object({{"edits", Json::array()}}),
+                         Json::object({{"edits", Json::array({keeps_all})}})},
+                        "is not served: nothing is taken away from a conversation");
   fields->refuse("cache_control", "is not served here: what is alike is cached without it");
 }
 
@@ -123,6 +131,13 @@ void read_answer(Fields* fields, GenerationOptions* options) {
   fields->refuse("inference_geo", "is not served");
 }
 
+// A last message of the assistant is the beginning of the answer, which the templates do not take
+// up.
+void refuse_begun_answer(const Json& body, Fields* fields) {
+  if (fields->has_failed() || body["messages"].back()["role"] != "assistant") return;
+  fields->fail("messages", "must end with a message of the user: begun answers are not continued");
+}
+
 ApiResult<MessageRequest> parse(std::string_view body, bool has_answer) {
   auto json = parse_body(body);
   if (!json.is_ok()) return json.error();
@@ -130,7 +145,10 @@ ApiResult<MessageRequest> parse(std::string_view body, bool has_answer) {
   MessageRequest request;
   read_prompt(&fields, body, &request);
   request.options.grammar = read_anthropic_format(&fields, body);
-  if (has_answer) read_answer(&fields, &request.options);
+  if (has_answer) {
+    read_answer(&fields, &request.options);
+    refuse_begun_answer(*json, &fields);
+  }
   if (auto error = fields.finish()) return std::move(*error);
   return request;
 }

@@ -124,10 +124,23 @@ TEST_F(AnthropicRoutes, WhatIsWrongOrNotServedIsRefusedByName) {
   refuse({{"tool_choice", {{"type", "any"}}}}, "tool_choice");
   refuse({{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "does not think");
   refuse({{"bogus", 1}}, "bogus");
+  const Json clear = {{"type", "clear_tool_uses_20250919"}};
+  refuse({{"context_management", {{"edits", Json::array({clear})}}}}, "context_management");
+  refuse({{"messages", Json::array({Json::object({{"role", "user"}, {"content", "hi"}}),
+                                    Json::object({{"role", "assistant"}, {"content", "{"}})})}},
+         "messages: must end");
   const Json image = {{"type", "image"}, {"source", Json::object()}};
   refuse({{"messages",
            Json::array({Json::object({{"role", "user"}, {"content", Json::array({image})}})})}},
          "image");
+}
+
+TEST_F(AnthropicRoutes, WhatClaudeCodeSendsByItselfIsTaken) {
+  api_.generator().answer_at_once({Ids{one_}});
+  const Json keep = {{"type", "clear_thinking_20251015"}, {"keep", "all"}};
+  const auto answer = send({{"context_management", {{"edits", Json::array({keep})}}},
+                            {"thinking", {{"type", "adaptive"}, {"display", "omitted"}}}});
+  EXPECT_EQ(answer->status(), 200) << answer->response().body;
 }
 
 TEST_F(AnthropicRoutes, AnOutputFormatIsWhatTheAnswerFollows) {

@@ -149,6 +149,18 @@ TEST_F(AnthropicTools, ThoughtsAreGivenWhereTheyAreAskedFor) {
   ASSERT_EQ(enabled["content"].size(), 2U);
   EXPECT_EQ(enabled["content"][0]["type"], "thinking");
   EXPECT_EQ(enabled["content"][0]["thinking"], "Hm.");
+  const Json omitted =
+      whole("Hm.</think>Yes.", {{"thinking", {{"type", "adaptive"}, {"display", "omitted"}}}});
+  EXPECT_EQ(omitted["content"], silent["content"]);
+}
+
+TEST_F(AnthropicTools, ArgumentsThatNestTooDeepAreText) {
+  const std::string deep = std::string(50'000, '[');
+  const std::string arguments = R"({"a": )" + deep + std::string(deep.size(), ']') + "}";
+  const Json answer =
+      whole("<tool_call>\n{\"name\": \"weather\", \"arguments\": " + arguments + "}\n</tool_call>",
+            {{"tools", tools_}});
+  for (const Json& block : answer["content"]) EXPECT_EQ(block["type"], "text");
 }
 
 TEST_F(AnthropicTools, ToolsAreCountedAsTheyAreTold) {

@@ -7,9 +7,6 @@
 #include <utility>
 
 namespace shoal::server {
-namespace {
-
-// Levels of nesting, found before anything is built of them.
 int nesting(std::string_view text) {
   int depth = 0;
   int deepest = 0;
@@ -29,8 +26,6 @@ int nesting(std::string_view text) {
   }
   return deepest;
 }
-
-}  // namespace
 
 std::string json_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

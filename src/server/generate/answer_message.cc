@@ -31,6 +31,8 @@ void AnswerMessage::add(const text::AnswerEvents& events) {
 std::string call_id() { return random_id("call_"); }
 
 OrderedJson arguments_object(const std::string& arguments) {
+  // What a model writes is foreign too, and the library writes values out recursively.
+  if (nesting(arguments) > kNestingMax) return OrderedJson();
   // Adding a key takes a time that grows with an ordered object, so a huge one is sorted instead.
   constexpr size_t kOrderedBytesMax = size_t{64} << 10;
   OrderedJson json = arguments.size() <= kOrderedBytesMax

@@ -192,6 +192,14 @@ asio::awaitable<bool> Connection::serve_request() {
   exchanged_.takes_chunks = parser.get().version() >= 11;
   exchanged_.keeps_alive = parser.get().keep_alive();
   has_unread_body_ = !parser.is_done();
+  // Any other coding leaves open where the request ends, and what comes next could be read as one
+  // of its own (RFC 9112, 6.1 and 6.3).
+  const bool has_coding = find_header(request.headers, "transfer-encoding").has_value();
+  if (has_coding && (!parser.chunked() || parser.get().version() < 11)) {
+    exchanged_.keeps_alive = false;
+    co_return co_await send_whole(error_response(
+        {.status = 501, .message = "Transfer-Encoding: only chunked is understood, of HTTP/1.1"}));
+  }
   if (auto refusal = refuse(request, &request.tail)) {
     if (has_unread_body_) exchanged_.keeps_alive = false;
     co_return co_await send_whole(std::move(*refusal));

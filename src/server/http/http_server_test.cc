@@ -138,6 +138,21 @@ TEST_F(HttpServerTest, AHeaderOrBodyOverItsLimitIsRefusedByNumber) {
   EXPECT_EQ(chunked.read_answer().status, 413);
 }
 
+TEST_F(HttpServerTest, ARequestWhoseEndIsUnclearEndsTheConnection) {
+  start();
+  const std::string smuggled = "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (const char* head :
+       {"HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n",
+        "HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n",
+        "HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\nContent-Length: 37\r\n\r\n",
+        "HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
+    RawClient one = client();
+    one.send(std::string("POST /echo ") + head + smuggled);
+    EXPECT_EQ(one.read_answer().status, 501) << head;
+    EXPECT_TRUE(one.is_closed()) << head;
+  }
+}
+
 TEST_F(HttpServerTest, GarbageIsRefusedAndEndsTheConnection) {
   start();
   for (const char* garbage :

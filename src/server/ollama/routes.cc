@@ -75,12 +75,17 @@ ApiResult<OrderedJson> show(const Service& service, std::string_view body) {
   const auto json = parse_body(body);
   if (!json.is_ok()) return json.error();
   Fields fields(*json);
-  const auto model_name = fields.text("model");
-  const auto older_name = fields.text("name");
+  // Ollama's own client sends both names, one of them empty, and all that could be changed.
+  const std::string model_name = fields.text("model").value_or("");
+  const std::string older_name = fields.text("name").value_or("");
   (void)fields.boolean("verbose");  // there is no more to show
-  if (!model_name && !older_name) fields.fail("model", "must be a string");
+  for (const char* changed : {"system", "template"}) {
+    fields.refuse_unless(changed, {""}, "is the model's own here; leave it out");
+  }
+  fields.refuse_unless("options", {Json::object()}, "are the model's own here; leave them out");
+  const std::string name = model_name.empty() ? older_name : model_name;
+  if (name.empty()) fields.fail("model", "must be a string");
   if (auto error = fields.finish()) return std::move(*error);
-  const std::string name = model_name ? *model_name : *older_name;
   const auto model = service.model_named(ollama_model_name(service, name));
   if (!model.is_ok()) return model.error();
   const ModelFacts& facts = (*model)->facts;
@@ -155,6 +160,15 @@ void respond(const ApiResult<OrderedJson>& result, const ExchangePointer& exchan
 }  // namespace
 
 void add_ollama_routes(Service& service, Router* router) {
+  // Ollama's command line asks for this before anything else, others look for the words.
+  router->add({.method = "GET",
+               .pattern = "/",
+               .handler =
+                   [](const Request&, const ExchangePointer& exchange) {
+                     exchange->respond({.body = "Ollama is running", .content_type = "text/plain"});
+                   },
+               .is_public = true,
+               .is_quick = true});
   add_answers(service, "/api/chat", parse_ollama_chat, router);
   add_answers(service, "/api/generate", parse_ollama_generate, router);
   for (const bool is_running : {false, true}) {

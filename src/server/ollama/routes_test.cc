@@ -148,6 +148,14 @@ TEST_F(OllamaRoutes, TheModelIsListedShownAndFoundWithItsTag) {
   const Json shown = api_.call("POST", "/api/show", {{"model", "tiny:latest"}})->json();
   EXPECT_EQ(shown["model_info"]["general.parameter_count"], 1000);
   EXPECT_EQ(shown["capabilities"], Json({"completion", "tools"}));
+  // As Ollama's own client writes it, and as its older versions did.
+  const Json literal = {{"model", "tiny"},  {"system", ""},       {"template", ""},
+                        {"verbose", false}, {"options", nullptr}, {"name", ""}};
+  EXPECT_EQ(api_.call("POST", "/api/show", literal)->json(), shown);
+  EXPECT_EQ(api_.call("POST", "/api/show", {{"model", ""}, {"name", "tiny"}})->json(), shown);
+  EXPECT_EQ(api_.call("POST", "/api/show", {{"model", ""}})->status(), 400);
+  EXPECT_EQ(api_.call("POST", "/api/show", {{"model", "tiny"}, {"system", "x"}})->status(), 400);
+  EXPECT_EQ(api_.call("GET", "/")->response().body, "Ollama is running");
   EXPECT_EQ(api_.call("GET", "/api/version")->json()["version"], "1.2.3");
   EXPECT_EQ(chat({{"model", "tiny:latest"}, {"stream", false}})->status(), 200);
   EXPECT_EQ(chat({{"model", "tiny:other"}})->status(), 404);

@@ -199,6 +199,7 @@ constexpr Operation kOperations[] = {
     {"post", "/api/generate", "Answer a prompt (Ollama)", "OllamaGenerate"},
     {"post", "/api/embed", "Texts as vectors (Ollama)", "OllamaEmbed"},
     {"post", "/api/embeddings", "A text as a vector (Ollama, older)", "OllamaEmbeddings"},
+    {"get", "/", "Whether this server is there (Ollama)", ""},
     {"get", "/api/tags", "The models that are served (Ollama)", ""},
     {"get", "/api/ps", "The models that are loaded (Ollama)", ""},
     {"post", "/api/show", "What a model is (Ollama)", "OllamaShow"},

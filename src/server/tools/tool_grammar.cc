@@ -49,6 +49,9 @@ class CallRules {
   CallRules(const ToolOptions& tools, CallFormat format, Lark& lark)
       : tools_(tools), format_(format), lark_(lark) {}
 
+  // Not the function's own name: "@123" is no name to the grammar.
+  static std::string schema_name(size_t tool) { return fmt::format("tool_{}", tool); }
+
   // The rule `call`: any of the functions that may be called, without what is around a call.
   void add_call() {
     std::string calls;
@@ -56,7 +59,7 @@ class CallRules {
       const Tool& tool = tools_.tools[i];
       if (tools_.choice == ToolChoice::kNamed && tool.name != tools_.named) continue;
       const std::string rule = fmt::format("call_{}", i);
-      lark_.rule(rule, call(tool.name));
+      lark_.rule(rule, call(tool.name, schema_name(i)));
       calls += (calls.empty() ? "" : " | ") + rule;
     }
     lark_.rule("call", calls);
@@ -105,8 +108,8 @@ class CallRules {
     return is_behind_trigger ? "" : lark_.mark(mark);
   }
 
-  std::string call(const std::string& name) const {
-    const std::string arguments = "@" + name;
+  std::string call(const std::string& name, const std::string& schema) const {
+    const std::string arguments = "@" + schema;
     std::string quoted = json_text(name);
     switch (format_) {
       case CallFormat::kHermes:
@@ -188,8 +191,9 @@ std::optional<text::GrammarSource> tool_grammar(const ToolOptions& tools,
       tools.are_forced() ? thought(format, starts_in_thought, &lark) : std::string();
   const std::string calls = rules.calls(!tools.are_forced());
   source.text = fmt::format("start: {}{}\n{}", before, calls, lark.rules());
-  for (const Tool& tool : tools.tools) {
-    source.schemas.push_back({.name = tool.name, .schema = tool.parameters});
+  for (size_t i = 0; i < tools.tools.size(); ++i) {
+    source.schemas.push_back(
+        {.name = CallRules::schema_name(i), .schema = tools.tools[i].parameters});
   }
   source.trigger = trigger;
   // One call after the other, each with a trigger of its own.
