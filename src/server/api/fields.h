@@ -51,8 +51,8 @@ class [[nodiscard]] ApiResult {
 // A body that must be an object. 400 for anything else, for more than kNestingMax levels, and for
 // text that is no UTF-8.
 inline constexpr int kNestingMax = 64;
-// Levels of objects and lists in JSON, found before anything is built of them.
-int nesting(std::string_view json);
+// Levels of objects and lists of a text in JSON, found before anything is built of them.
+int nesting(std::string_view text);
 ApiResult<Json> parse_body(std::string_view body);
 
 struct IntegerRange {
