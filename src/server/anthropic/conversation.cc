@@ -26,24 +26,12 @@ using ReadBlock = std::function<bool(std::string_view type, Fields* block, size_
 
 void read_blocks(Fields* owner, std::string_view name, const Json& list, const ReadBlock& read) {
   if (list.empty()) owner->fail(name, "must be a string or a list of blocks");
-  for (size_t i = 0; i < list.size() && !owner->has_failed(); ++i) {
-    const std::string path = fmt::format("{}[{}]", owner->path_of(name), i);
-    if (!list[i].is_object()) {
-      owner->fail(name, "its blocks must be objects");
-      return;
-    }
-    Fields block(list[i], path);
-    const auto type = block.text("type");
-    if (!type) block.fail("type", "must be a string");
-    (void)block.object("cache_control");  // what is alike is cached without being asked for
-    if (type && !read(*type, &block, i)) {
-      block.fail(ApiError{.message = fmt::format("{}.type: this model reads text only, no {}", path,
-                                                 type->substr(0, 64)),
-                          .param = path + ".type",
-                          .code = "unsupported_content"});
-    }
-    if (auto error = block.finish()) owner->fail(std::move(*error));
-  }
+  owner->each_object(name, list, "its blocks must be objects", [&](Fields* block, size_t i) {
+    const auto type = block->text("type");
+    if (!type) block->fail("type", "must be a string");
+    (void)block->object("cache_control");  // what is alike is cached without being asked for
+    if (type && !read(*type, block, i)) refuse_content(block, *type);
+  });
 }
 
 bool read_text_block(std::string_view type, Fields* block, std::string* text) {
@@ -161,16 +149,8 @@ Json read_conversation(Fields* fields, std::string_view body) {
     return out;
   }
   const auto raw = raw_items(raw_member(body, "messages"));
-  for (size_t i = 0; i < messages->size() && !fields->has_failed(); ++i) {
-    const std::string path = fmt::format("messages[{}]", i);
-    if (!(*messages)[i].is_object()) {
-      fields->fail(ApiError{.message = path + ": must be an object", .param = path});
-      return out;
-    }
-    Fields entry((*messages)[i], path);
-    read_message(&entry, item_of(raw, i), &out);
-    if (auto error = entry.finish()) fields->fail(std::move(*error));
-  }
+  fields->each_object("messages", *messages, "",
+                      [&](Fields* entry, size_t i) { read_message(entry, item_of(raw, i), &out); });
   return out;
 }
 

@@ -32,19 +32,6 @@ class AnthropicRoutes : public ::testing::Test {
     EXPECT_THAT(answer->json()["error"]["message"].get<std::string>(),
                 HasSubstr(std::string(words)));
   }
-  // The names and the data of a stream's events.
-  static std::vector<std::pair<std::string, Json>> events(const std::string& stream) {
-    std::vector<std::pair<std::string, Json>> events;
-    for (size_t at = 0; at < stream.size();) {
-      const size_t line = stream.find('\n', at);
-      const size_t end = stream.find("\n\n", at);
-      CHECK(stream.compare(at, 7, "event: ") == 0 && stream.compare(line, 7, "\ndata: ") == 0);
-      events.emplace_back(stream.substr(at + 7, line - at - 7),
-                          Json::parse(stream.substr(line + 7, end - line - 7), nullptr, false));
-      at = end + 2;
-    }
-    return events;
-  }
 
   ApiFixture api_;
   int32_t one_ = ApiFixture::word(0), two_ = ApiFixture::word(1), end_ = ApiFixture::word(3);
@@ -72,7 +59,7 @@ TEST_F(AnthropicRoutes, AMessageIsAnswered) {
 TEST_F(AnthropicRoutes, AStreamHasTheDocumentedEvents) {
   api_.generator().answer_at_once({Ids{one_, two_}});
   const auto answer = send({{"stream", true}, {"max_tokens", 1}});
-  const auto all = events(answer->streamed());
+  const auto all = answer->named_events();
   std::vector<std::string> names;
   for (const auto& [name, data] : all) {
     names.push_back(name);
@@ -170,7 +157,7 @@ TEST_F(AnthropicRoutes, AnAnswerThatBreaksOffEndsWithAnError) {
     api.generator().requests(1);
     api.generator().fail(0, Status::group("rank 1 left"));
     answer->wait();
-    const Json error = is_stream ? events(answer->streamed()).back().second : answer->json();
+    const Json error = is_stream ? answer->named_events().back().second : answer->json();
     EXPECT_EQ(error["error"]["type"], "overloaded_error");
     EXPECT_THAT(error["error"]["message"].get<std::string>(), HasSubstr("rank 1 left"));
     EXPECT_EQ(api.service().phase(), Service::Phase::kFailed);

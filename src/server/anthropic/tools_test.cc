@@ -44,16 +44,6 @@ class AnthropicTools : public ::testing::Test {
     EXPECT_EQ(answer->status(), 400) << extra;
     EXPECT_THAT(answer->json()["error"]["message"].get<std::string>(), HasSubstr(words));
   }
-  // The data of a stream's events.
-  static std::vector<Json> events(const std::string& stream) {
-    std::vector<Json> events;
-    for (size_t at = stream.find("data: "); at != std::string::npos;
-         at = stream.find("data: ", at)) {
-      at += 6;
-      events.push_back(Json::parse(stream.substr(at, stream.find('\n', at) - at)));
-    }
-    return events;
-  }
 
   ApiFixture api_{ApiFixture::kToolTemplate};
   const Json tools_ = Json::array({tool("weather"), tool("time")});
@@ -81,7 +71,7 @@ TEST_F(AnthropicTools, AStreamHasABlockForEachPart) {
             {"messages", Json::array({Json::object({{"role", "user"}, {"content", "hi"}})})}});
   std::vector<std::string> kinds;
   std::string input;
-  for (const Json& event : events(answer->streamed())) {
+  for (const auto& [name, event] : answer->named_events()) {
     if (event["type"] == "content_block_start") {
       EXPECT_EQ(event["index"], kinds.size());
       kinds.push_back(event["content_block"]["type"]);

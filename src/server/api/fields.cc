@@ -138,6 +138,22 @@ const Json* Fields::array(std::string_view name) {
   return nullptr;
 }
 
+void Fields::each_object(std::string_view name, const Json& list, std::string_view wrong,
+                         const ReadEntry& read) {
+  for (size_t i = 0; i < list.size() && !has_failed(); ++i) {
+    const std::string path = fmt::format("{}[{}]", path_of(name), i);
+    if (list[i].is_object()) {
+      Fields entry(list[i], path);
+      read(&entry, i);
+      if (auto error = entry.finish()) fail(std::move(*error));
+    } else if (wrong.empty()) {
+      fail(ApiError{.message = path + ": must be an object", .param = path});
+    } else {
+      fail(name, wrong);
+    }
+  }
+}
+
 void Fields::refuse(std::string_view name, std::string_view why) { refuse_unless(name, {}, why); }
 
 void Fields::refuse_unless(std::string_view name, const std::vector<Json>& harmless,
@@ -160,6 +176,14 @@ std::optional<ApiError> Fields::finish() {
                     .code = "unknown_parameter"};
   }
   return std::nullopt;
+}
+
+void refuse_content(Fields* part, std::string_view type) {
+  const std::string path = part->path_of("type");
+  part->fail(ApiError{
+      .message = fmt::format("{}: this model reads text only, no {}", path, type.substr(0, 64)),
+      .param = path,
+      .code = "unsupported_content"});
 }
 
 }  // namespace shoal::server

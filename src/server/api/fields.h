@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -48,11 +49,11 @@ class [[nodiscard]] ApiResult {
   ApiError error_;
 };
 
-// A body that must be an object. 400 for anything else, for more than kNestingMax levels, and for
-// text that is no UTF-8.
 inline constexpr int kNestingMax = 64;
 // Levels of objects and lists of a text in JSON, found before anything is built of them.
 int nesting(std::string_view text);
+// A body that must be an object. 400 for anything else, for more than kNestingMax levels, and for
+// text that is no UTF-8.
 ApiResult<Json> parse_body(std::string_view body);
 
 struct IntegerRange {
@@ -82,6 +83,12 @@ class Fields {
   // Of any type; null where it is absent or null.
   const Json* any(std::string_view name);
 
+  // Reads the entries of a list, each with fields of its own, up to the first error. wrong: what is
+  // said of the list where an entry is no object; empty: the error is the entry's own.
+  using ReadEntry = std::function<void(Fields* entry, size_t index)>;
+  void each_object(std::string_view name, const Json& list, std::string_view wrong,
+                   const ReadEntry& read);
+
   // A field that is known and not served: an error that says `why` where it is present.
   void refuse(std::string_view name, std::string_view why);
   // The same for one that is there and has another value than those that change nothing.
@@ -102,5 +109,8 @@ class Fields {
   std::set<std::string, std::less<>> known_;
   std::optional<ApiError> error_;
 };
+
+// 400: content of a type that a model of texts does not read.
+void refuse_content(Fields* part, std::string_view type);
 
 }  // namespace shoal::server

@@ -205,16 +205,9 @@ Json read_messages(Fields* fields, std::string_view body) {
   if (list == nullptr) return messages;
   const auto raw = raw_items(raw_member(body, "messages"));
   OpenCalls open;
-  for (size_t i = 0; i < list->size() && !fields->has_failed(); ++i) {
-    const std::string path = fmt::format("messages[{}]", i);
-    if (!(*list)[i].is_object()) {
-      fields->fail(ApiError{.message = path + ": must be an object", .param = path});
-      return messages;
-    }
-    Fields entry((*list)[i], path);
-    read_message(&entry, item_of(raw, i), &open, &messages);
-    if (auto error = entry.finish()) fields->fail(std::move(*error));
-  }
+  fields->each_object("messages", *list, "", [&](Fields* entry, size_t i) {
+    read_message(entry, item_of(raw, i), &open, &messages);
+  });
   return messages;
 }
 

@@ -15,23 +15,11 @@ constexpr size_t kMessagesMax = 100'000;
 // Text, or a list of parts of text. Another type of part is refused by its name.
 void read_content_parts(Fields* message, const Json& parts) {
   if (parts.empty()) message->fail("content", "must have at least one part");
-  for (size_t i = 0; i < parts.size() && !message->has_failed(); ++i) {
-    const std::string path = fmt::format("{}[{}]", message->path_of("content"), i);
-    if (!parts[i].is_object()) {
-      message->fail("content", "its parts must be objects");
-      return;
-    }
-    Fields part(parts[i], path);
-    const auto type = part.text("type");
-    if (type && *type != "text") {
-      part.fail(ApiError{.message = fmt::format("{}.type: this model reads text only, no {}", path,
-                                                type->substr(0, 64)),
-                         .param = path + ".type",
-                         .code = "unsupported_content"});
-    }
-    if (!part.text("text")) part.fail("text", "must be a string");
-    if (auto error = part.finish()) message->fail(std::move(*error));
-  }
+  message->each_object("content", parts, "its parts must be objects", [](Fields* part, size_t) {
+    const auto type = part->text("type");
+    if (type && *type != "text") refuse_content(part, *type);
+    if (!part->text("text")) part->fail("text", "must be a string");
+  });
 }
 
 void read_content(Fields* message, bool may_be_absent, Json* out) {
@@ -53,26 +41,19 @@ void read_content(Fields* message, bool may_be_absent, Json* out) {
 void read_tool_calls(Fields* message, Json* out) {
   const Json* calls = message->array("tool_calls");
   if (calls == nullptr || calls->empty()) return;
-  for (size_t i = 0; i < calls->size() && !message->has_failed(); ++i) {
-    const std::string path = fmt::format("{}[{}]", message->path_of("tool_calls"), i);
-    if (!(*calls)[i].is_object()) {
-      message->fail("tool_calls", "must be a list of objects");
-      return;
-    }
-    Fields call((*calls)[i], path);
-    (void)call.text("id");
-    (void)call.integer("index", {});
-    (void)call.choice("type", {"function"});
-    if (const Json* function = call.object("function")) {
-      Fields parts(*function, path + ".function");
+  message->each_object("tool_calls", *calls, "must be a list of objects", [](Fields* call, size_t) {
+    (void)call->text("id");
+    (void)call->integer("index", {});
+    (void)call->choice("type", {"function"});
+    if (const Json* function = call->object("function")) {
+      Fields parts(*function, call->path_of("function"));
       if (!parts.text("name")) parts.fail("name", "must be a string");
       if (!parts.text("arguments")) parts.fail("arguments", "must be a string");
-      if (auto error = parts.finish()) call.fail(std::move(*error));
+      if (auto error = parts.finish()) call->fail(std::move(*error));
     } else {
-      call.fail("function", "must be an object");
+      call->fail("function", "must be an object");
     }
-    if (auto error = call.finish()) message->fail(std::move(*error));
-  }
+  });
   (*out)["tool_calls"] = *calls;
 }
 

@@ -94,7 +94,8 @@ constexpr std::string_view kSchemas = R"json({
     "max_output_tokens": {"type": "integer", "minimum": 1},
     "temperature": {"type": "number", "minimum": 0, "maximum": 2, "default": 1},
     "top_p": {"type": "number", "minimum": 0, "maximum": 1, "default": 1},
-    "include": {"type": "array", "items": {"enum": ["message.output_text.logprobs"]}},
+    "include": {"type": "array", "items": {
+      "enum": ["message.output_text.logprobs", "reasoning.encrypted_content"]}},
     "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
     "text": {"type": "object", "properties": {"verbosity": {"const": "medium"},
       "format": {"type": "object", "required": ["type"], "properties": {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -76,18 +75,7 @@ class Conversation {
   bool is_answer_ = false;  // the last message is one
 };
 
-void read_parts(Fields* owner, std::string_view name, const Json& parts,
-                const std::function<void(Fields* part)>& read) {
-  for (size_t i = 0; i < parts.size() && !owner->has_failed(); ++i) {
-    if (!parts[i].is_object()) {
-      owner->fail(name, "its parts must be objects");
-      return;
-    }
-    Fields part(parts[i], fmt::format("{}[{}]", owner->path_of(name), i));
-    read(&part);
-    if (auto error = part.finish()) owner->fail(std::move(*error));
-  }
-}
+constexpr std::string_view kNoParts = "its parts must be objects";
 
 std::string needed_text(Fields* fields, std::string_view name) {
   auto text = fields->text(name);
@@ -121,7 +109,7 @@ Json read_content(Fields* owner, std::string_view name) {
     return "";
   }
   Json parts = Json::array();
-  read_parts(owner, name, *content, [&parts](Fields* part) {
+  owner->each_object(name, *content, kNoParts, [&parts](Fields* part, size_t) {
     parts.push_back(Json::object({{"type", "text"}, {"text", read_text_part(part)}}));
   });
   return parts;
@@ -178,7 +166,7 @@ std::string read_thought(Fields* item, std::string_view name, std::string_view t
   std::string text;
   const Json* parts = item->array(name);
   if (parts == nullptr) return text;
-  read_parts(item, name, *parts, [&](Fields* part) {
+  item->each_object(name, *parts, kNoParts, [&](Fields* part, size_t) {
     if (part->text("type") != type) part->fail("type", fmt::format("must be {}", type));
     append_line(needed_text(part, "text"), &text);
   });
@@ -227,16 +215,8 @@ void read_input_items(Fields* fields, Json* messages) {
     fields->fail("input", "must be a string or a list of at least one item");
     return;
   }
-  for (size_t i = 0; i < input->size() && !fields->has_failed(); ++i) {
-    const std::string path = fmt::format("{}[{}]", fields->path_of("input"), i);
-    if (!(*input)[i].is_object()) {
-      fields->fail(ApiError{.message = path + ": must be an object", .param = path});
-      return;
-    }
-    Fields item((*input)[i], path);
-    read_item(&item, &conversation);
-    if (auto error = item.finish()) fields->fail(std::move(*error));
-  }
+  fields->each_object("input", *input, "",
+                      [&](Fields* item, size_t) { read_item(item, &conversation); });
   conversation.finish();
   if (messages->empty()) fields->fail("input", "has no message, call or thought");
 }

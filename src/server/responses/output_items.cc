@@ -91,19 +91,24 @@ void OutputItems::close(std::string_view status) {
   if (kind_ == Kind::kCall) {
     write("response.function_call_arguments.done", {{"arguments", text_}});
   } else {
-    if (kind_ == Kind::kMessage) {
-      write("response.output_text.done",
-            {{"content_index", 0}, {"text", text_}, {"logprobs", logprobs(tokens_)}});
-    } else {
-      write("response.reasoning_text.done", {{"content_index", 0}, {"text", text_}});
-    }
     content.push_back(part());
-    write("response.content_part.done", {{"content_index", 0}, {"part", content[0]}});
+    write_part_end(content[0]);
   }
   OrderedJson whole = item(status, std::move(content));
   write_item("response.output_item.done", whole);
   items_.push_back(std::move(whole));
   kind_ = Kind::kNone;
+}
+
+void OutputItems::write_part_end(const OrderedJson& part) const {
+  if (write_ == nullptr) return;
+  if (kind_ == Kind::kMessage) {
+    write("response.output_text.done",
+          {{"content_index", 0}, {"text", text_}, {"logprobs", part["logprobs"]}});
+  } else {
+    write("response.reasoning_text.done", {{"content_index", 0}, {"text", text_}});
+  }
+  write("response.content_part.done", {{"content_index", 0}, {"part", part}});
 }
 
 OrderedJson OutputItems::item(std::string_view status, OrderedJson content) const {

@@ -55,6 +55,7 @@ class OutputItems {
   OrderedJson item(std::string_view status, OrderedJson content) const;
   OrderedJson part() const;
   OrderedJson logprobs(const std::vector<AnswerToken>& tokens) const;
+  void write_part_end(const OrderedJson& part) const;
   void write_item(const std::string& type, OrderedJson item) const;
   void write(const std::string& type, const OrderedJson& fields) const;
 

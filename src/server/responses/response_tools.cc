@@ -50,15 +50,10 @@ void read_allowed(Fields* choice, ToolOptions* tools) {
   const Json* list = choice->array("tools");
   if (list == nullptr || list->empty()) choice->fail("tools", "must be a list of functions");
   std::set<std::string> allowed;
-  for (size_t i = 0; list != nullptr && i < list->size() && !choice->has_failed(); ++i) {
-    if (!(*list)[i].is_object()) {
-      choice->fail("tools", "must be a list of objects");
-      return;
-    }
-    Fields tool((*list)[i], fmt::format("{}[{}]", choice->path_of("tools"), i));
-    if (is_function(&tool)) allowed.insert(tool_name(&tool, "name", *tools));
-    if (auto error = tool.finish()) choice->fail(std::move(*error));
-  }
+  if (choice->has_failed()) return;
+  choice->each_object("tools", *list, "must be a list of objects", [&](Fields* tool, size_t) {
+    if (is_function(tool)) allowed.insert(tool_name(tool, "name", *tools));
+  });
   if (choice->has_failed()) return;
   std::erase_if(tools->tools, [&](const Tool& tool) { return !allowed.contains(tool.name); });
   if (mode == "required") tools->choice = ToolChoice::kRequired;

@@ -157,16 +157,8 @@ void read_tool_list(Fields* fields, std::string_view body, const ReadTool& read,
     return;
   }
   const auto texts = raw_items(raw_member(body, "tools"));
-  for (size_t i = 0; i < list->size() && !fields->has_failed(); ++i) {
-    const std::string path = fmt::format("{}[{}]", fields->path_of("tools"), i);
-    if (!(*list)[i].is_object()) {
-      fields->fail("tools", "must be a list of objects");
-      return;
-    }
-    Fields tool((*list)[i], path);
-    read(&tool, item_of(texts, i), tools);
-    if (auto error = tool.finish()) fields->fail(std::move(*error));
-  }
+  fields->each_object("tools", *list, "must be a list of objects",
+                      [&](Fields* tool, size_t i) { read(tool, item_of(texts, i), tools); });
 }
 
 void read_tools(Fields* fields, std::string_view body, ToolOptions* tools) {
