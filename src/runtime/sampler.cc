@@ -15,10 +15,13 @@ namespace shoal::runtime {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Of a mask's tokens, the best that are looked at before all of them are sorted.
-constexpr size_t kAllowedTop = 128;
-// So many are sorted right away.
+// So many of the best are looked at before all tokens are sorted.
+constexpr size_t kTop = 128;
+// Where a mask leaves no more, they are sorted right away.
 constexpr size_t kFewAllowed = 2048;
+// What biases and penalties are at most, so that no sum of them and a logit overflows.
+constexpr float kBiasMax = 1e6F;
+constexpr float kRepetitionPenaltyMax = 1e3F;
 
 Status check_range(std::string_view name, float value, bool good, std::string_view range) {
   if (good) return Status::ok();
@@ -66,19 +69,21 @@ Status validate(const SamplingParams& params, size_t vocabulary) {
   RETURN_IF_ERROR(check_range("top_p", p.top_p, p.top_p > 0 && p.top_p <= 1, "above 0, at most 1"));
   RETURN_IF_ERROR(check_range("min_p", p.min_p, p.min_p >= 0 && p.min_p <= 1, "from 0 to 1"));
   RETURN_IF_ERROR(check_range("repetition_penalty", p.repetition_penalty,
-                              p.repetition_penalty > 0 && p.repetition_penalty < kInfinity,
-                              "a finite number above 0"));
+                              p.repetition_penalty >= 1 / kRepetitionPenaltyMax &&
+                                  p.repetition_penalty <= kRepetitionPenaltyMax,
+                              "from 0.001 to 1000"));
   RETURN_IF_ERROR(check_range("presence_penalty", p.presence_penalty,
-                              std::isfinite(p.presence_penalty), "a finite number"));
+                              std::abs(p.presence_penalty) <= kBiasMax, "from -1e6 to 1e6"));
   RETURN_IF_ERROR(check_range("frequency_penalty", p.frequency_penalty,
-                              std::isfinite(p.frequency_penalty), "a finite number"));
+                              std::abs(p.frequency_penalty) <= kBiasMax, "from -1e6 to 1e6"));
   if (p.top_k < 0) {
     return Status::request(fmt::format("top_k is {}: must be 0 (off) or more", p.top_k));
   }
   for (const LogitBias& bias : p.logit_bias) {
     RETURN_IF_ERROR(check_token("logit_bias", bias.id, vocabulary));
-    RETURN_IF_ERROR(check_range("logit_bias", bias.bias, bias.bias < kInfinity,
-                                "a finite number or -infinity"));
+    RETURN_IF_ERROR(check_range("logit_bias", bias.bias,
+                                std::abs(bias.bias) <= kBiasMax || bias.bias == -kInfinity,
+                                "from -1e6 to 1e6, or -infinity"));
   }
   for (const TokenId id : p.banned) RETURN_IF_ERROR(check_token("banned", id, vocabulary));
   return Status::ok();
@@ -117,12 +122,15 @@ Result<Sampler> Sampler::create(SamplingParams params, size_t vocabulary) {
 }
 
 Sampler::Sampler(SamplingParams params, size_t vocabulary, uint64_t seed)
-    : params_(std::move(params)), random_(seed), seen_(vocabulary), generated_(vocabulary) {}
+    : params_(std::move(params)), random_(seed), seen_(vocabulary), generated_(vocabulary) {
+  distinct_.reserve(vocabulary);
+}
 
 void Sampler::accept_prompt(TokenId id) {
   CHECK(id >= 0 && static_cast<size_t>(id) < seen_.size());
-  seen_[static_cast<size_t>(id)] = 1;
-  any_seen_ = true;
+  uint8_t& is_seen = seen_[static_cast<size_t>(id)];
+  if (is_seen == 0) distinct_.push_back(id);
+  is_seen = 1;
 }
 
 void Sampler::accept_generated(TokenId id) {
@@ -132,7 +140,7 @@ void Sampler::accept_generated(TokenId id) {
 }
 
 bool Sampler::adjusts_logits() const {
-  return !params_.logit_bias.empty() || (any_seen_ && params_.repetition_penalty != 1) ||
+  return !params_.logit_bias.empty() || (!distinct_.empty() && params_.repetition_penalty != 1) ||
          (any_generated_ && (params_.presence_penalty != 0 || params_.frequency_penalty != 0));
 }
 
@@ -170,92 +178,102 @@ float Sampler::adjusted(Candidate candidate) const {
 
 Result<std::optional<TokenId>> Sampler::sample(const LogitView& logits, const TokenMask& mask) {
   mask_ = mask;
-  if (logits.full.empty()) {
-    CHECK(logits.summary != nullptr);
-    return sample_summary(*logits.summary);
-  }
-  const bool only_masks = !mask.allows_all() && !adjusts_logits();
-  return only_masks && !is_greedy() && params_.top_k == 0 ? sample_allowed(logits.full)
-                                                          : sample_full(logits.full);
+  if (!logits.full.empty()) return sample_full(logits.full);
+  CHECK(logits.summary != nullptr);
+  return sample_summary(*logits.summary);
 }
 
+// The best and the total are found as ranks find them for a summary, and all tokens are sorted only
+// where those are not enough; or where a mask leaves few of them.
 Result<std::optional<TokenId>> Sampler::sample_full(std::span<const float> logits) {
   CHECK(logits.size() == seen_.size());
-  heap_.clear();
-  heap_.reserve(logits.size());
-  const bool adjusts = adjusts_logits();
-  Candidate best{0, -kInfinity};
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] < kInfinity)) return non_finite();
-    Candidate candidate{static_cast<TokenId>(i), logits[i]};
-    if (!mask_.allows(candidate.id)) continue;
-    if (adjusts) candidate.logit = adjusted(candidate);
-    if (comes_before(candidate, best)) best = candidate;
-    if (candidate.logit > -kInfinity) heap_.push_back(candidate);
-  }
-  if (heap_.empty()) return mask_.allows_all() ? non_finite() : nothing_allowed();
-  if (is_greedy()) return std::optional<TokenId>(best.id);
-
-  return draw_all(best.logit);
-}
-
-// From all candidates of the heap, the best of which has this logit.
-std::optional<TokenId> Sampler::draw_all(float best) {
-  const double inverse = 1.0 / double{params_.temperature};
-  double sum = 0;
-  for (const Candidate& candidate : heap_) {
-    sum += std::exp((double{candidate.logit} - double{best}) * inverse);
+  if (!are_below_infinity(logits)) return non_finite();
+  if (!mask_.allows_all() && count_allowed() <= kFewAllowed) {
+    take_allowed(logits);
+    if (heap_.empty()) return nothing_allowed();
+  } else {
+    const std::span<const float> adjusted = adjust(logits);
+    const SummaryRequest request{
+        .top_max = std::min(logits.size(), std::max(kTop, static_cast<size_t>(params_.top_k))),
+        .inverse_temperature = inverse_temperature(),
+        .path = path_,
+    };
+    summarize(adjusted, request, &summary_);
+    if (summary_.non_finite) return non_finite();
+    if (summary_.top.front().logit == -kInfinity) {
+      return mask_.allows_all() ? non_finite() : nothing_allowed();
+    }
+    if (is_greedy()) return std::optional<TokenId>(summary_.top.front().id);
+    heap_ = summary_.top;  // falling order is a heap already
+    const auto token = draw(summary_.log_sum_exp, summary_.top.size() == summary_.rows);
+    if (token.has_value()) return token;
+    heap_.clear();
+    for (size_t i = 0; i < adjusted.size(); ++i) {
+      if (adjusted[i] > -kInfinity) heap_.push_back({static_cast<TokenId>(i), adjusted[i]});
+    }
   }
   std::make_heap(heap_.begin(), heap_.end(), comes_after);
-  const auto token = draw(double{best} * inverse + std::log(sum), /*complete=*/true);
+  if (is_greedy()) return std::optional<TokenId>(heap_.front().id);
+  const auto token = draw(log_sum_of_heap(), /*complete=*/true);
   CHECK(token.has_value());
   return token;
 }
 
-// Few tokens are allowed, or nearly all. Of many, the best and the total are found as in a summary,
-// and they are sorted only where those are not enough.
-Result<std::optional<TokenId>> Sampler::sample_allowed(std::span<const float> logits) {
-  CHECK(logits.size() == seen_.size());
-  if (!are_below_infinity(logits)) return non_finite();
-  constexpr size_t kBits = TokenMask::kWordBits;
-  const size_t words = (logits.size() + kBits - 1) / kBits;
+size_t Sampler::count_allowed() const {
   size_t count = 0;
-  for (size_t i = 0; i < words; ++i) count += static_cast<size_t>(std::popcount(mask_.word(i)));
-  if (count <= kFewAllowed) {
-    heap_.clear();
-    float best = -kInfinity;
-    for (size_t i = 0; i < words; ++i) {
-      for (uint32_t word = mask_.word(i); word != 0; word &= word - 1) {
-        const size_t id = i * kBits + static_cast<size_t>(std::countr_zero(word));
-        if (id >= logits.size() || logits[id] == -kInfinity) continue;
-        heap_.push_back({static_cast<TokenId>(id), logits[id]});
-        best = std::max(best, logits[id]);
-      }
-    }
-    if (heap_.empty()) return nothing_allowed();
-    return draw_all(best);
+  for (size_t i = 0; i < mask_words(); ++i) {
+    count += static_cast<size_t>(std::popcount(mask_.word(i)));
   }
-  allowed_.resize(logits.size());
+  return count;
+}
+
+// The mask's tokens into the heap's memory, adjusted, in no order.
+void Sampler::take_allowed(std::span<const float> logits) {
+  heap_.clear();
+  for (size_t i = 0; i < mask_words(); ++i) {
+    for (uint32_t word = mask_.word(i); word != 0; word &= word - 1) {
+      const size_t id = i * TokenMask::kWordBits + static_cast<size_t>(std::countr_zero(word));
+      if (id >= logits.size()) break;
+      const auto token = static_cast<TokenId>(id);
+      const float logit = adjusted({token, logits[id]});
+      if (logit > -kInfinity) heap_.push_back({token, logit});
+    }
+  }
+}
+
+// The logits after the mask, penalties and biases: themselves where nothing changes them.
+std::span<const float> Sampler::adjust(std::span<const float> logits) {
+  if (mask_.allows_all() && !adjusts_logits()) return logits;
+  adjusted_.assign(logits.begin(), logits.end());
+  const auto adjust_one = [&](TokenId id) {
+    const auto index = static_cast<size_t>(id);
+    adjusted_[index] = adjusted({id, logits[index]});
+  };
+  if (adjusts_logits()) {
+    for (const TokenId id : distinct_) adjust_one(id);
+    for (const LogitBias& bias : params_.logit_bias) adjust_one(bias.id);
+  }
+  if (mask_.allows_all()) return adjusted_;
+  constexpr size_t kBits = TokenMask::kWordBits;
   for (size_t first = 0; first < logits.size(); first += kBits) {
     const uint32_t word = mask_.word(first / kBits);
     const size_t in_word = std::min(kBits, logits.size() - first);
     for (size_t i = 0; i < in_word; ++i) {
-      allowed_[first + i] = ((word >> i) & 1U) != 0 ? logits[first + i] : -kInfinity;
+      if (((word >> i) & 1U) == 0) adjusted_[first + i] = -kInfinity;
     }
   }
-  summarize(allowed_,
-            {.top_max = kAllowedTop, .inverse_temperature = inverse_temperature(), .path = path_},
-            &allowed_summary_);
-  if (allowed_summary_.top.front().logit == -kInfinity) return nothing_allowed();
-  mask_ = {};  // it is in the logits now
-  ASSIGN_OR_RETURN(const auto token, sample_summary(allowed_summary_));
-  if (token.has_value()) return token;
-  heap_.clear();
-  for (size_t i = 0; i < allowed_.size(); ++i) {
-    if (allowed_[i] > -kInfinity) heap_.push_back({static_cast<TokenId>(i), allowed_[i]});
+  return adjusted_;
+}
+
+// ln of the sum of exp(logit / temperature) over the heap, which is not empty.
+double Sampler::log_sum_of_heap() const {
+  const double inverse = 1.0 / double{params_.temperature};
+  const double best = double{heap_.front().logit};
+  double sum = 0;
+  for (const Candidate& candidate : heap_) {
+    sum += std::exp((double{candidate.logit} - best) * inverse);
   }
-  std::make_heap(heap_.begin(), heap_.end(), comes_after);
-  return draw(allowed_summary_.log_sum_exp, /*complete=*/true);
+  return best * inverse + std::log(sum);
 }
 
 // A summary is enough when no token outside it could change the choice. A token outside is at most

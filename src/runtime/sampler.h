@@ -10,8 +10,8 @@
 // The draw is from the kept tokens in falling order, with CounterRandom: seed and draw number give
 // the same token on every platform.
 // NaN, +infinity, or nothing but -infinity is the request's error "non-finite logits".
-// Thread rule: one thread at a time. Memory: 5 bytes per vocabulary entry, up to 25 once all
-// logits were sorted or masked.
+// Thread rule: one thread at a time. Memory: 9 bytes per vocabulary entry, up to 29 once all
+// logits were changed or sorted.
 #pragma once
 
 #include <cstdint>
@@ -83,9 +83,14 @@ class Sampler {
   bool adjusts_logits() const;
   bool may_raise_logits() const;
   Result<std::optional<TokenId>> sample_full(std::span<const float> logits);
-  Result<std::optional<TokenId>> sample_allowed(std::span<const float> logits);
   Result<std::optional<TokenId>> sample_summary(const LogitSummary& summary);
-  std::optional<TokenId> draw_all(float best);
+  size_t mask_words() const {
+    return (seen_.size() + TokenMask::kWordBits - 1) / TokenMask::kWordBits;
+  }
+  size_t count_allowed() const;
+  void take_allowed(std::span<const float> logits);
+  std::span<const float> adjust(std::span<const float> logits);
+  double log_sum_of_heap() const;
   // log_total: ln of the sum of exp(logit / temperature) over all tokens.
   std::optional<TokenId> draw(double log_total, bool complete);
   bool next_falling();
@@ -94,14 +99,14 @@ class Sampler {
   CounterRandom random_;
   std::vector<uint8_t> seen_;        // [vocabulary] in prompt or answer
   std::vector<uint32_t> generated_;  // [vocabulary] times in the answer
-  bool any_seen_ = false;
+  std::vector<TokenId> distinct_;    // those seen, in the order in which they came
   bool any_generated_ = false;
   std::vector<Candidate> heap_;   // adjusted candidates not yet taken, best in front
   std::vector<Candidate> taken_;  // in falling order
   // Of the call under way.
   TokenMask mask_;
-  std::vector<float> allowed_;  // [vocabulary] logits, -infinity where the mask leaves them out
-  LogitSummary allowed_summary_;
+  std::vector<float> adjusted_;  // [vocabulary] what adjust() has made
+  LogitSummary summary_;
   tensor::KernelPath path_ = tensor::best_kernel_path();
 };
 

@@ -184,6 +184,7 @@ TEST(Sampler, C60_SenselessParametersAreRefusedByName) {
   EXPECT_TRUE(refused([](auto& p) { p.repetition_penalty = 0; }, "repetition_penalty"));
   EXPECT_TRUE(refused([](auto& p) { p.repetition_penalty = -1; }, "repetition_penalty"));
   EXPECT_TRUE(refused([](auto& p) { p.repetition_penalty = kNan; }, "repetition_penalty"));
+  EXPECT_TRUE(refused([](auto& p) { p.repetition_penalty = 1e-30F; }, "repetition_penalty"));
   EXPECT_TRUE(refused([](auto& p) { p.temperature = -0.1F; }, "temperature"));
   EXPECT_TRUE(refused([](auto& p) { p.temperature = kNan; }, "temperature"));
   EXPECT_TRUE(refused([](auto& p) { p.temperature = kInfinity; }, "temperature"));
@@ -196,6 +197,8 @@ TEST(Sampler, C60_SenselessParametersAreRefusedByName) {
   EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{10, 1}}; }, "logit_bias"));
   EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{-1, 1}}; }, "logit_bias"));
   EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{1, kNan}}; }, "logit_bias"));
+  EXPECT_TRUE(refused([](auto& p) { p.logit_bias = {{1, 3e38F}}; }, "logit_bias"));
+  EXPECT_TRUE(refused([](auto& p) { p.presence_penalty = -3e38F; }, "presence_penalty"));
   EXPECT_TRUE(refused([](auto& p) { p.banned = {10}; }, "banned"));
 }
 
@@ -364,6 +367,46 @@ TEST(Sampler, AMaskIsLikeLogitsOfMinusInfinity) {
         const auto token = masked.sample({logits, nullptr}, TokenMask(words));
         ASSERT_TRUE(token.is_ok());
         EXPECT_EQ(**token, pick(plain, cut)) << temperature << " " << top_p << " " << i;
+      }
+    }
+  }
+}
+
+// Penalties, biases and bans give the draws of a model whose logits are so already.
+TEST(Sampler, AdjustedLogitsAreDrawnFromAsIfTheModelHadGivenThem) {
+  constexpr size_t kVocabulary = 3000;
+  const std::vector<float> logits = random_logits(kVocabulary, 4);
+  for (const float temperature : {0.0F, 0.5F, 1.0F, 4.0F}) {
+    for (const int32_t top_k : {0, 50, 200, std::numeric_limits<int32_t>::max()}) {
+      SamplingParams plain_params;
+      plain_params.temperature = temperature;
+      plain_params.top_k = top_k;
+      plain_params.seed = 21;
+      SamplingParams params = plain_params;
+      params.repetition_penalty = 1.5F;
+      params.presence_penalty = 0.25F;
+      params.frequency_penalty = -0.5F;
+      params.logit_bias = {{4, 12.0F}, {8, -3.0F}};
+      params.banned = {9};
+      Sampler adjusting = make(params, kVocabulary);
+      std::vector<int> counts(kVocabulary);
+      adjusting.accept_prompt(3);
+      Sampler plain = make(plain_params, kVocabulary);
+      for (int i = 0; i < 100; ++i) {
+        std::vector<float> given = logits;
+        given[3] = given[3] > 0 ? given[3] / 1.5F : given[3] * 1.5F;
+        for (size_t id = 0; id < kVocabulary; ++id) {
+          if (counts[id] == 0) continue;
+          if (id != 3) given[id] = given[id] > 0 ? given[id] / 1.5F : given[id] * 1.5F;
+          given[id] -= -0.5F * static_cast<float>(counts[id]) + 0.25F;
+        }
+        given[4] += 12.0F;
+        given[8] += -3.0F;
+        given[9] = -kInfinity;
+        const TokenId expected = pick(plain, given);
+        ASSERT_EQ(pick(adjusting, logits), expected) << temperature << " " << top_k << " " << i;
+        adjusting.accept_generated(expected);
+        ++counts[static_cast<size_t>(expected)];
       }
     }
   }
