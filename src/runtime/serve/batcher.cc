@@ -142,8 +142,10 @@ Status Batcher::step() {
   if (broken_.is_ok() && !items_.empty()) {
     const Nanoseconds start = now();
     if (note(engine_.advance(items_)).is_ok()) {
-      measured_.seconds = seconds_between(start, now());
       finish_step();
+      measured_.seconds = seconds_between(start, now());  // with the choice of tokens
+      pace_.note(measured_);
+      if (measured_.prefill_tokens == 0) draft_pace_.note(measured_.answers, measured_.seconds);
     }
   }
   if (!broken_.is_ok()) end_all(broken_);
@@ -442,8 +444,6 @@ void Batcher::preempt_last() {
 void Batcher::finish_step() {
   ++counters_.steps;
   counters_.prefill_tokens += measured_.prefill_tokens;
-  pace_.note(measured_);
-  if (measured_.prefill_tokens == 0) draft_pace_.note(measured_.answers, measured_.seconds);
   for (Job* job : planned_) {
     job->held += job->planned;
     if (options_.prefix_cache) note_held(*job);

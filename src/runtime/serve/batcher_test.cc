@@ -501,6 +501,34 @@ TEST_F(BatcherTest, ARequestThatWaitsForItsBeginningKeepsItsRoom) {
   world.finish();
 }
 
+TEST_F(BatcherTest, WhereTheCacheIsFullTheRequestThatCameLastStepsBack) {
+  World world = make(cluster_of(1, 640));  // 10 blocks
+  std::vector<Ask> asks;
+  std::vector<std::shared_ptr<Recorder>> sinks;
+  for (size_t i = 0; i < 3; ++i) {
+    asks.push_back(greedy(tokens_of(i + 1, 20), 280));
+    asks.back().sampling.seed = i;
+    sinks.push_back(world.add(asks.back()));
+  }
+  const auto answered = [&] {
+    std::vector<size_t> counts;
+    for (const auto& sink : sinks) counts.push_back(sink->tokens().size());
+    return counts;
+  };
+  auto before = answered();
+  while (world.stats().preemptions == 0) {
+    before = answered();
+    world.step();
+  }
+  for (int i = 1; i <= 20; ++i) {
+    EXPECT_EQ(answered(), (std::vector<size_t>{before[0] + i, before[1] + i, before[2]}));
+    world.step();
+  }
+  EXPECT_EQ(world.stats().preemptions, 1U);
+  world.finish();
+  expect_answers(sinks, all_alone(cluster_of(1, 640), asks));
+}
+
 TEST_F(BatcherTest, ACancelledRequestEndsBeforeTheNextStep) {
   SchedulerOptions scheduler;
   scheduler.running_max = 2;
