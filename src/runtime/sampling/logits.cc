@@ -65,11 +65,15 @@ void take_top(std::span<const float> logits, const SummaryRequest& request,
   top->reserve(request.top_max + 1);
   if (request.top_max == 0) return;
   const float bound = reached_by(request.top_max, maxima);
-  for (size_t group = 0; group < std::min(kGroups, logits.size()); ++group) {
-    if (maxima.of[group] < bound) continue;
-    for (size_t i = group; i < logits.size(); i += kGroups) {
-      if (logits[i] < bound) continue;
-      offer({request.first_id + static_cast<TokenId>(i), logits[i]}, request.top_max, top);
+  constexpr size_t kRun = 64;  // rows that are passed over together
+  for (size_t first = 0; first < logits.size(); first += kRun) {
+    const auto run = logits.subspan(first, std::min(kRun, logits.size() - first));
+    uint32_t any = 0;
+    for (const float logit : run) any |= logit < bound ? 0U : 1U;
+    if (any == 0) continue;
+    for (size_t i = 0; i < run.size(); ++i) {
+      if (run[i] < bound) continue;
+      offer({request.first_id + static_cast<TokenId>(first + i), run[i]}, request.top_max, top);
     }
   }
   std::sort_heap(top->begin(), top->end(), comes_before);
