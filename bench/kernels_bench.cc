@@ -138,6 +138,39 @@ void attend(benchmark::State& state, DType kv_type, int64_t context, int64_t tok
       benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+// A token of each of many sequences, whose keys and values no cache holds.
+void attend_many(benchmark::State& state, DType kv_type, int64_t context) {
+  constexpr int64_t kSequences = 32;
+  const KvLayout layout{.type = kv_type, .kv_heads = 4, .head_dim = 64};
+  const AttentionParams params{.query_heads = 12, .group_size = 3, .scale = 0.125F};
+  auto pool = std::move(WorkerPool::create({})).value();
+  CHECK(pool->reserve_scratch(attention_scratch_bytes(pool->path(), layout, context)).is_ok());
+  const int64_t pages_each = layout.pages_for(context);
+  const auto page_bytes = static_cast<size_t>(layout.page_bytes());
+  const AlignedBuffer buffer =
+      std::move(AlignedBuffer::allocate(static_cast<size_t>(kSequences * pages_each) * page_bytes))
+          .value();
+  std::vector<std::vector<std::byte*>> pages(kSequences);
+  std::vector<KvSequence> sequences;
+  for (int64_t i = 0; i < kSequences; ++i) {
+    for (int64_t page = 0; page < pages_each; ++page) {
+      pages[i].push_back(buffer.data() + static_cast<size_t>(i * pages_each + page) * page_bytes);
+    }
+    sequences.push_back({.pages = pages[i], .position = context - 1, .tokens = 1, .row = i});
+  }
+  const int64_t width = params.query_heads * layout.head_dim;
+  const std::vector<float> q = random_floats(static_cast<size_t>(kSequences * width));
+  std::vector<float> out(q.size());
+  for ([[maybe_unused]] auto _ : state) {
+    pool->run([&](Worker& me) {
+      attention(me, layout, params, sequences,
+                {{q.data(), kSequences, width, width}, {out.data(), kSequences, width, width}});
+    });
+  }
+  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(buffer.size()) * 1e-9,
+                                              benchmark::Counter::kIsIterationInvariantRate);
+}
+
 void print_limits(int workers) {
   auto pool = std::move(WorkerPool::create({.workers = workers})).value();
   const double bandwidth =
@@ -179,6 +212,10 @@ void add_benchmarks() {
     for (const int64_t context : {128, 4096}) {
       add(fmt::format("attention/decode/{}/{}", name, context),
           [=](benchmark::State& state) { attend(state, kv_type, context, 1); });
+    }
+    for (const int64_t context : {150, 900}) {
+      add(fmt::format("attention/decode32/{}/{}", name, context),
+          [=](benchmark::State& state) { attend_many(state, kv_type, context); });
     }
     for (const int64_t context : {512, 4096}) {
       add(fmt::format("attention/prefill/{}/{}", name, context),

@@ -340,8 +340,8 @@ void add_page(const AttentionWork& work, const PageOfTile& page) {
   });
 }
 
-// Calls fn(page) for the pages that hold positions [begin, end) of the chunk that starts at
-// `start`.
+// Calls fn(page, the page after it or null) for the pages that hold positions [begin, end) of the
+// chunk that starts at `start`.
 template <typename Fn>
 [[gnu::always_inline]] inline void for_each_page(const AttentionTile& tile, int64_t start,
                                                  SlotRange positions, Fn fn) {
@@ -349,8 +349,32 @@ template <typename Fn>
   for (int64_t index = positions.begin / page_tokens; index * page_tokens < positions.end;
        ++index) {
     const int64_t begin = index * page_tokens;
-    fn(PageOfTile{tile.pages[static_cast<size_t>(index)], begin, begin - start});
+    const bool is_last = begin + page_tokens >= positions.end;
+    fn(PageOfTile{tile.pages[static_cast<size_t>(index)], begin, begin - start},
+       is_last ? nullptr : tile.pages[static_cast<size_t>(index) + 1]);
   }
+}
+
+// A head's keys or values are a few KiB: the processor's own prefetching has hardly begun when they
+// end. So those that are read next are asked for in time.
+[[gnu::always_inline]] inline void prefetch(const std::byte* bytes, int64_t count) {
+  constexpr int64_t kLine = 64;
+  for (int64_t i = 0; i < count; i += kLine) __builtin_prefetch(bytes + i);
+}
+
+template <DType Type>
+inline void prefetch_keys(const AttentionWork& work, const std::byte* page) {
+  constexpr int64_t kBytes = kv_element_bytes(Type);
+  const KvLayout& layout = work.layout;
+  prefetch(page + layout.key_offset(work.tile.kv_head, 0, 0) * kBytes,
+           layout.head_dim * layout.page_tokens * kBytes);
+}
+
+template <DType Type>
+inline void prefetch_values(const AttentionWork& work, const std::byte* page) {
+  constexpr int64_t kBytes = kv_element_bytes(Type);
+  prefetch(page + work.layout.value_offset(work.tile.kv_head, 0, 0) * kBytes,
+           widened_page_floats(work.layout) * kBytes);
 }
 
 // The parts of positions [begin, end), which lie in the chunk that starts at `start`.
@@ -359,8 +383,12 @@ void attend_chunk(const AttentionWork& work, int64_t start, SlotRange positions)
   const AttentionTile& tile = work.tile;
   const int64_t chunk = attention_chunk(work.layout);
   const int64_t value_stride = work.layout.value_stride();
-  for_each_page(tile, start, positions,
-                [&](const PageOfTile& page) { score_page<V, Type>(work, page); });
+  const std::byte* first =
+      tile.pages[static_cast<size_t>(positions.begin / work.layout.page_tokens)];
+  for_each_page(tile, start, positions, [&](const PageOfTile& page, const std::byte* next) {
+    next != nullptr ? prefetch_keys<Type>(work, next) : prefetch_values<Type>(work, first);
+    score_page<V, Type>(work, page);
+  });
   for (int64_t q = 0; q < tile.queries; ++q) {
     const auto lane = static_cast<size_t>(q);
     const SlotRange seen{tile.begin[lane] > start ? tile.begin[lane] - start : 0,
@@ -369,8 +397,10 @@ void attend_chunk(const AttentionWork& work, int64_t start, SlotRange positions)
     for (int64_t d = 0; d < value_stride; d += 16) V::store(part + d, V::set(0.0F));
     soften<V>(work.row(q), seen, part + value_stride, part + value_stride + 1);
   }
-  for_each_page(tile, start, positions,
-                [&](const PageOfTile& page) { add_page<V, Type>(work, page); });
+  for_each_page(tile, start, positions, [&](const PageOfTile& page, const std::byte* next) {
+    if (next != nullptr) prefetch_values<Type>(work, next);
+    add_page<V, Type>(work, page);
+  });
 }
 
 // Whether a part has no position: none of its query's lay in its chunk.
