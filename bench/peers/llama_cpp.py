@@ -64,7 +64,7 @@ class Shoal:
         figures = json.loads(done)["depths"][0]
         return {"prefill": figures["prefill"]["tokens_per_second"]["median"],
                 "decode": figures["decode"]["tokens_per_second"]["median"],
-                "prefill_limit": figures["prefill"]["share_of_float_peak"],
+                "prefill_limit": figures["prefill"]["share_of_matmul_peak"],
                 "decode_limit": figures["decode"]["share_of_read_bandwidth"]}
 
     def start(self, model: Path, threads: int) -> float:
@@ -117,7 +117,7 @@ def row_of(pairs: list[tuple[dict, dict]], phase: str, model: Path, threads: int
 
 def cells(row: dict) -> list[str]:
     unit = ".2f" if row["phase"] == "start" else ".1f"
-    limit = {"prefill": "{:.0%} of float32 peak", "decode": "{:.0%} of read bandwidth"}.get(row["phase"], "")
+    limit = {"prefill": "{:.0%} of its kernels' peak", "decode": "{:.0%} of read bandwidth"}.get(row["phase"], "")
     return [row["model"], str(row["threads"]), row["phase"] + (", s" if row["phase"] == "start" else ""),
             format(row["shoal"], unit), format(row["llama_cpp"], unit),
             f"{row['ratio']:.2f} ({row['ratio_min']:.2f} to {row['ratio_max']:.2f})",
