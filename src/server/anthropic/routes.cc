@@ -69,6 +69,7 @@ void add_work(Service& service, std::string pattern, Work work, Router* router) 
 }  // namespace
 
 void add_anthropic_routes(Service& service, Router* router) {
+  router->set_errors("/v1/messages", anthropic_error);
   add_work(service, "/v1/messages", answer, router);
   add_work(service, "/v1/messages/count_tokens", count, router);
 }

@@ -1,8 +1,10 @@
 #include "server/anthropic/routes.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "server/testing/api_fixture.h"
+#include "server/testing/raw_client.h"
 
 namespace shoal::server {
 namespace {
@@ -148,6 +150,33 @@ TEST_F(AnthropicRoutes, ErrorsHaveTheTypesOfTheirStatuses) {
   api_.generator().refuse_after(0, Status::busy("full"));
   EXPECT_EQ(send()->status(), 429);
   EXPECT_EQ(send()->json()["error"]["type"], "rate_limit_error");
+}
+
+TEST_F(AnthropicRoutes, ErrorsThatNoRouteFindsHaveTheShapeToo) {
+  const auto keys = ApiKeys::parse("the-right-key");
+  const auto server = api_.listen({.body_bytes_max = 1000}, {.keys = *keys});
+  const auto type_of = [&server](std::string_view method, std::string_view path,
+                                 std::string_view headers) {
+    RawClient client(server->port());
+    client.send(fmt::format("{} {} HTTP/1.1\r\nHost: x\r\n{}\r\n", method, path, headers));
+    const Json json = Json::parse(client.read_answer().body, nullptr, false);
+    EXPECT_EQ(json["type"], "error") << json;
+    EXPECT_FALSE(json["error"]["message"].get<std::string>().empty());
+    return json["error"]["type"].get<std::string>();
+  };
+  const std::string key = "x-api-key: the-right-key\r\n";
+  EXPECT_EQ(type_of("POST", "/v1/messages", ""), "authentication_error");
+  EXPECT_EQ(type_of("POST", "/v1/messages/batches", key), "not_found_error");
+  EXPECT_EQ(type_of("GET", "/v1/messages", key), "invalid_request_error");
+  EXPECT_EQ(type_of("POST", "/v1/messages?beta=true", key + "Content-Length: 1001\r\n"),
+            "request_too_large");
+  EXPECT_EQ(type_of("POST", "/v1/messages", key + "Origin: https://evil.example\r\n"),
+            "permission_error");
+  api_.service().set_draining();
+  const std::string text = body().dump();
+  EXPECT_EQ(type_of("POST", "/v1/messages",
+                    fmt::format("{}Content-Length: {}\r\n\r\n{}", key, text.size(), text)),
+            "overloaded_error");
 }
 
 TEST_F(AnthropicRoutes, AnAnswerThatBreaksOffEndsWithAnError) {
