@@ -144,6 +144,69 @@ TEST_F(AnthropicRoutes, AnOutputFormatIsWhatTheAnswerFollows) {
          "output_format");
 }
 
+TEST(AnthropicEffort, GoesToATemplateThatReadsItWithOrWithoutThoughts) {
+  ApiFixture api(
+      "{% for m in messages %}{{ m.content }}{% endfor %}[{{ reasoning_effort or 'none' }}]");
+  api.generator().answer_at_once({Ids{ApiFixture::word(0)}});
+  size_t requests = 0;
+  for (const char* effort : {"low", "medium", "high", "xhigh", "max"}) {
+    for (const char* type : {"disabled", "adaptive"}) {
+      const Json extra = {{"output_config", {{"effort", effort}}}, {"thinking", {{"type", type}}}};
+      EXPECT_EQ(api.call("POST", "/v1/messages", body(extra))->status(), 200);
+      EXPECT_EQ(api.prompt(requests++), fmt::format("hi[{}]", effort));
+    }
+  }
+  EXPECT_EQ(api.call("POST", "/v1/messages", body())->status(), 200);
+  EXPECT_EQ(api.prompt(requests), "hi[none]");
+  Json count = body({{"output_config", {{"effort", "low"}}}});
+  count.erase("max_tokens");
+  EXPECT_EQ(api.call("POST", "/v1/messages/count_tokens", count)->json()["input_tokens"],
+            std::string("hi[low]").size() + 1);
+}
+
+TEST(AnthropicEffort, IsTakenWhereTheModelThinksAndRefusedWhereNothingDependsOnIt) {
+  const auto status_of = [](const char* source, const char* effort, const char* type) {
+    ApiFixture api(source);
+    api.generator().answer_at_once({Ids{ApiFixture::word(0)}});
+    const auto answer =
+        api.call("POST", "/v1/messages",
+                 body({{"output_config", {{"effort", effort}}}, {"thinking", {{"type", type}}}}));
+    if (answer->status() != 200) {
+      EXPECT_THAT(answer->json()["error"]["message"].get<std::string>(),
+                  HasSubstr("output_config.effort"));
+    }
+    return answer->status();
+  };
+  EXPECT_EQ(status_of(ApiFixture::kToolTemplate, "low", "adaptive"), 200);
+  EXPECT_EQ(status_of(ApiFixture::kToolTemplate, "low", "disabled"), 400);
+  EXPECT_EQ(status_of(ApiFixture::kPlainTemplate, "low", "adaptive"), 400);
+  EXPECT_EQ(status_of(ApiFixture::kPlainTemplate, "max", "disabled"), 400);
+  EXPECT_EQ(status_of(ApiFixture::kPlainTemplate, "high", "disabled"), 200);
+  EXPECT_EQ(status_of(ApiFixture::kToolTemplate, "extreme", "adaptive"), 400);
+}
+
+TEST_F(AnthropicRoutes, FieldsThatChangeNothingHereAreTaken) {
+  api_.generator().answer_at_once({Ids{one_}});
+  const Json tool = {{"name", "f"},
+                     {"input_schema", Json::object()},
+                     {"eager_input_streaming", true},
+                     {"defer_loading", false},
+                     {"allowed_callers", {"direct"}}};
+  const auto answer = send({{"cache_control", {{"type", "ephemeral"}, {"ttl", "1h"}}},
+                            {"speed", "standard"},
+                            {"tools", Json::array({tool})}});
+  EXPECT_EQ(answer->status(), 200) << answer->response().body;
+  refuse({{"speed", "fast"}}, "speed");
+  refuse({{"diagnostics", Json::object()}}, "diagnostics");
+  for (const Json& field :
+       {Json({{"defer_loading", true}}), Json({{"input_examples", Json::array({Json::object()})}}),
+        Json({{"allowed_callers", {"code_execution_20260120"}}})}) {
+    Json changed = tool;
+    changed.update(field);
+    refuse({{"tools", Json::array({changed})}}, field.begin().key());
+  }
+}
+
 TEST_F(AnthropicRoutes, ErrorsHaveTheTypesOfTheirStatuses) {
   EXPECT_EQ(send({{"model", "other"}})->status(), 404);
   EXPECT_EQ(send({{"model", "other"}})->json()["error"]["type"], "not_found_error");

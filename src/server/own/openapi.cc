@@ -147,6 +147,7 @@ constexpr std::string_view kSchemas = R"json({
       "stream": {"type": "boolean"}, "metadata": {"type": "object"},
       "output_format": {"$ref": "#/components/schemas/OutputFormat"},
       "output_config": {"type": "object", "properties": {
+        "effort": {"enum": ["low", "medium", "high", "xhigh", "max"], "default": "high"},
         "format": {"$ref": "#/components/schemas/OutputFormat"}}}}},
   "OutputFormat": {"type": "object", "required": ["type", "schema"], "properties": {
     "type": {"const": "json_schema"}, "schema": {"$ref": "#/components/schemas/JsonSchema"}}},
