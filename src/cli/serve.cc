@@ -180,7 +180,8 @@ class Server {
     if (access.keys && options_.tls.certificate.empty()) {
       note("note: keys and prompts travel unencrypted; --tls-cert and --tls-key encrypt them");
     }
-    RETURN_IF_ERROR(reserve_descriptors(kConnectionsMax + kOtherDescriptors));
+    RETURN_IF_ERROR(reserve_descriptors(kConnectionsMax + server::HttpOptions::kTurnedAwayMax +
+                                        kOtherDescriptors));
     ASSIGN_OR_RETURN(text_worker_, server::Workers::start(1));
     service_ = std::make_unique<server::Service>(
         server::ServiceNames{

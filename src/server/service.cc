@@ -13,7 +13,6 @@ namespace {
 
 // Loading takes seconds to minutes: a client that asks again after this long is not in the way.
 constexpr int kLoadingRetrySeconds = 2;
-constexpr int kDrainingRetrySeconds = 5;
 
 ApiError unavailable(std::string message, const char* code, std::optional<int> retry) {
   return {.status = 503,
@@ -50,6 +49,7 @@ ApiError Service::broken_off(const ChoiceEnd& end) {
   if (end.status.code() == StatusCode::kRequest) {
     return {.status = 500, .message = end.status.message(), .type = "server_error"};
   }
+  if (end.status.code() == StatusCode::kBusy) return to_error(end.status, *model_.generator);
   return unavailable(end.status.is_ok() ? "the request was cancelled" : end.status.message(),
                      "answer_broken_off", std::nullopt);
 }
@@ -67,7 +67,7 @@ ApiResult<const ServedModel*> Service::model() const {
       return unavailable("the model is being loaded; try again soon", "model_loading",
                          kLoadingRetrySeconds);
     case Phase::kDraining:
-      return unavailable("the server is shutting down", "shutting_down", kDrainingRetrySeconds);
+      return shutting_down_error();
     case Phase::kFailed:
       break;
   }

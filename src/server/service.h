@@ -76,7 +76,7 @@ class Service {
   // The same where the status says that the engine is broken, and nothing for a request's own.
   void note_failure(const Status& status);
   // What a choice that has broken off is answered with: 500 where the request was not to be
-  // computed, else 503. Notes the failure.
+  // computed, 429 where there was no place for the rest of it, else 503. Notes the failure.
   ApiError broken_off(const ChoiceEnd& end);
   std::string failure() const;
 

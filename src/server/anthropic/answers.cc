@@ -9,13 +9,13 @@ namespace shoal::server {
 namespace {
 
 OrderedJson error_object(const ApiError& error) {
-  std::string_view type = "api_error";
+  std::string_view type = error.status < 500 ? "invalid_request_error" : "api_error";
   switch (error.status) {
-    case 400:
-      type = "invalid_request_error";
-      break;
     case 401:
       type = "authentication_error";
+      break;
+    case 403:
+      type = "permission_error";
       break;
     case 404:
       type = "not_found_error";

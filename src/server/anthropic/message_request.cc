@@ -23,6 +23,12 @@ void read_tool(Fields* entry, std::string_view raw, ToolOptions* tools) {
   }
   (void)entry->text("description");
   (void)entry->object("cache_control");
+  (void)entry->boolean("eager_input_streaming");  // arguments are streamed as they come
+  entry->refuse_unless("defer_loading", {false}, "is not served: the model is told of all tools");
+  entry->refuse_unless("allowed_callers", {Json::array({"direct"})},
+                       "only [\"direct\"] is served: no program runs here");
+  entry->refuse_unless("input_examples", {Json::array()},
+                       "is not served; say them in the description");
   if (entry->object("input_schema") == nullptr) entry->fail("input_schema", "must be an object");
   Tool tool{.name = {}, .definition = {}, .parameters = {}};
   tool.is_strict = entry->boolean("strict").value_or(false);
@@ -84,7 +90,8 @@ void read_prompt(Fields* fields, std::string_view body, MessageRequest* request)
                         {Json::object(), Json::object({{"edits", Json::array()}}),
                          Json::object({{"edits", Json::array({keeps_all})}})},
                         "is not served: nothing is taken away from a conversation");
-  fields->refuse("cache_control", "is not served here: what is alike is cached without it");
+  (void)fields->object("cache_control");  // what is alike is cached without being asked for
+  fields->refuse_unless("speed", {"standard"}, "is not served: there is one speed here");
 }
 
 void read_stops(Fields* fields, std::vector<std::string>* stops) {
@@ -129,6 +136,7 @@ void read_answer(Fields* fields, GenerationOptions* options) {
   fields->refuse_unless("service_tier", {"auto", "standard_only"}, "is not served");
   fields->refuse("container", "is not served");
   fields->refuse("inference_geo", "is not served");
+  fields->refuse("diagnostics", "is not served; leave it out");
 }
 
 // A last message of the assistant is the beginning of the answer, which the templates do not take
@@ -138,11 +146,25 @@ void refuse_begun_answer(const Json& body, Fields* fields) {
   fields->fail("messages", "must end with a message of the user: begun answers are not continued");
 }
 
+// Takes output_config.effort out of the body: the rest of output_config is the answer's form.
+ApiResult<std::optional<std::string>> take_effort(Json* body) {
+  const auto config = body->find("output_config");
+  if (config == body->end() || !config->is_object()) return std::optional<std::string>();
+  Fields fields(*config, "output_config");
+  auto effort = fields.choice("effort", {"low", "medium", "high", "xhigh", "max"});
+  if (fields.has_failed()) return *fields.finish();
+  config->erase("effort");
+  return effort;
+}
+
 ApiResult<MessageRequest> parse(std::string_view body, bool has_answer) {
   auto json = parse_body(body);
   if (!json.is_ok()) return json.error();
+  auto effort = take_effort(&*json);
+  if (!effort.is_ok()) return effort.error();
   Fields fields(*json);
   MessageRequest request;
+  request.effort = std::move(*effort);
   read_prompt(&fields, body, &request);
   request.options.grammar = read_anthropic_format(&fields, body);
   if (has_answer) {

@@ -3,6 +3,7 @@
 // Thread rule: values and pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "server/api/fields.h"
@@ -14,7 +15,8 @@ namespace shoal::server {
 struct MessageRequest {
   std::string model;
   ChatInput input;
-  bool shows_thoughts = false;  // as blocks of their own; else they are left out
+  std::optional<std::string> effort{};  // output_config.effort: what it means the model decides
+  bool shows_thoughts = false;          // as blocks of their own; else they are left out
   GenerationOptions options;
 };
 

@@ -11,6 +11,24 @@ namespace {
 
 using ExchangePointer = std::shared_ptr<Exchange>;
 
+// What of the effort that is asked for the model's template knows, by the rules of chats'
+// reasoning_effort, but that it asks for no thought by itself.
+std::optional<ApiError> put_effort(const std::optional<std::string>& effort,
+                                   const text::AnswerFormat& format, ChatInput* input) {
+  if (!effort) return std::nullopt;
+  if (format.reads_reasoning_effort) {
+    input->template_input["reasoning_effort"] = *effort;
+    return std::nullopt;
+  }
+  const bool thinks = input->thinking.is_wanted == true && !format.thinking_variable.empty();
+  if (thinks || effort == "high") return std::nullopt;  // which the API does without
+  return ApiError{.message =
+                      "output_config.effort: this model has no levels of effort; leave it "
+                      "out, send high, or ask it to think where it can",
+                  .param = "output_config.effort",
+                  .code = "unsupported_parameter"};
+}
+
 // The prompt that a request means.
 struct Prepared {
   const ServedModel* model = nullptr;
@@ -19,7 +37,9 @@ struct Prepared {
 ApiResult<Prepared> prepare(const Service& service, const MessageRequest& request) {
   const auto model = service.model_named(request.model);
   if (!model.is_ok()) return model.error();
-  auto prompt = render_conversation(**model, request.input);
+  ChatInput input = request.input;
+  if (auto error = put_effort(request.effort, (*model)->format, &input)) return std::move(*error);
+  auto prompt = render_conversation(**model, std::move(input));
   if (!prompt.is_ok()) return prompt.error();
   return Prepared{.model = *model, .prompt = std::move(*prompt)};
 }
@@ -69,6 +89,7 @@ void add_work(Service& service, std::string pattern, Work work, Router* router) 
 }  // namespace
 
 void add_anthropic_routes(Service& service, Router* router) {
+  router->set_errors("/v1/messages", anthropic_error);
   add_work(service, "/v1/messages", answer, router);
   add_work(service, "/v1/messages/count_tokens", count, router);
 }

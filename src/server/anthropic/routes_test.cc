@@ -1,8 +1,10 @@
 #include "server/anthropic/routes.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "server/testing/api_fixture.h"
+#include "server/testing/raw_client.h"
 
 namespace shoal::server {
 namespace {
@@ -142,12 +144,102 @@ TEST_F(AnthropicRoutes, AnOutputFormatIsWhatTheAnswerFollows) {
          "output_format");
 }
 
+TEST(AnthropicEffort, GoesToATemplateThatReadsItWithOrWithoutThoughts) {
+  ApiFixture api(
+      "{% for m in messages %}{{ m.content }}{% endfor %}[{{ reasoning_effort or 'none' }}]");
+  api.generator().answer_at_once({Ids{ApiFixture::word(0)}});
+  size_t requests = 0;
+  for (const char* effort : {"low", "medium", "high", "xhigh", "max"}) {
+    for (const char* type : {"disabled", "adaptive"}) {
+      const Json extra = {{"output_config", {{"effort", effort}}}, {"thinking", {{"type", type}}}};
+      EXPECT_EQ(api.call("POST", "/v1/messages", body(extra))->status(), 200);
+      EXPECT_EQ(api.prompt(requests++), fmt::format("hi[{}]", effort));
+    }
+  }
+  EXPECT_EQ(api.call("POST", "/v1/messages", body())->status(), 200);
+  EXPECT_EQ(api.prompt(requests), "hi[none]");
+  Json count = body({{"output_config", {{"effort", "low"}}}});
+  count.erase("max_tokens");
+  EXPECT_EQ(api.call("POST", "/v1/messages/count_tokens", count)->json()["input_tokens"],
+            std::string("hi[low]").size() + 1);
+}
+
+TEST(AnthropicEffort, IsTakenWhereTheModelThinksAndRefusedWhereNothingDependsOnIt) {
+  const auto status_of = [](const char* source, const char* effort, const char* type) {
+    ApiFixture api(source);
+    api.generator().answer_at_once({Ids{ApiFixture::word(0)}});
+    const auto answer =
+        api.call("POST", "/v1/messages",
+                 body({{"output_config", {{"effort", effort}}}, {"thinking", {{"type", type}}}}));
+    if (answer->status() != 200) {
+      EXPECT_THAT(answer->json()["error"]["message"].get<std::string>(),
+                  HasSubstr("output_config.effort"));
+    }
+    return answer->status();
+  };
+  EXPECT_EQ(status_of(ApiFixture::kToolTemplate, "low", "adaptive"), 200);
+  EXPECT_EQ(status_of(ApiFixture::kToolTemplate, "low", "disabled"), 400);
+  EXPECT_EQ(status_of(ApiFixture::kPlainTemplate, "low", "adaptive"), 400);
+  EXPECT_EQ(status_of(ApiFixture::kPlainTemplate, "max", "disabled"), 400);
+  EXPECT_EQ(status_of(ApiFixture::kPlainTemplate, "high", "disabled"), 200);
+  EXPECT_EQ(status_of(ApiFixture::kToolTemplate, "extreme", "adaptive"), 400);
+}
+
+TEST_F(AnthropicRoutes, FieldsThatChangeNothingHereAreTaken) {
+  api_.generator().answer_at_once({Ids{one_}});
+  const Json tool = {{"name", "f"},
+                     {"input_schema", Json::object()},
+                     {"eager_input_streaming", true},
+                     {"defer_loading", false},
+                     {"allowed_callers", {"direct"}}};
+  const auto answer = send({{"cache_control", {{"type", "ephemeral"}, {"ttl", "1h"}}},
+                            {"speed", "standard"},
+                            {"tools", Json::array({tool})}});
+  EXPECT_EQ(answer->status(), 200) << answer->response().body;
+  refuse({{"speed", "fast"}}, "speed");
+  refuse({{"diagnostics", Json::object()}}, "diagnostics");
+  for (const Json& field :
+       {Json({{"defer_loading", true}}), Json({{"input_examples", Json::array({Json::object()})}}),
+        Json({{"allowed_callers", {"code_execution_20260120"}}})}) {
+    Json changed = tool;
+    changed.update(field);
+    refuse({{"tools", Json::array({changed})}}, field.begin().key());
+  }
+}
+
 TEST_F(AnthropicRoutes, ErrorsHaveTheTypesOfTheirStatuses) {
   EXPECT_EQ(send({{"model", "other"}})->status(), 404);
   EXPECT_EQ(send({{"model", "other"}})->json()["error"]["type"], "not_found_error");
   api_.generator().refuse_after(0, Status::busy("full"));
   EXPECT_EQ(send()->status(), 429);
   EXPECT_EQ(send()->json()["error"]["type"], "rate_limit_error");
+}
+
+TEST_F(AnthropicRoutes, ErrorsThatNoRouteFindsHaveTheShapeToo) {
+  const auto keys = ApiKeys::parse("the-right-key");
+  const auto server = api_.listen({.body_bytes_max = 1000}, {.keys = *keys});
+  const auto type_of = [&server](std::string_view method, std::string_view path,
+                                 std::string_view headers) {
+    RawClient client(server->port());
+    client.send(fmt::format("{} {} HTTP/1.1\r\nHost: x\r\n{}\r\n", method, path, headers));
+    const Json json = Json::parse(client.read_answer().body, nullptr, false);
+    EXPECT_EQ(json["type"], "error") << json;
+    EXPECT_FALSE(json["error"]["message"].get<std::string>().empty());
+    return json["error"]["type"].get<std::string>();
+  };
+  const std::string key = "x-api-key: the-right-key\r\n";
+  EXPECT_EQ(type_of("POST", "/v1/messages", ""), "authentication_error");
+  EXPECT_EQ(type_of("POST", "/v1/messages/batches", key), "not_found_error");
+  EXPECT_EQ(type_of("GET", "/v1/messages", key), "invalid_request_error");
+  EXPECT_EQ(type_of("POST", "/v1/messages?beta=true", key + "Content-Length: 1001\r\n"),
+            "request_too_large");
+  EXPECT_EQ(type_of("POST", "/v1/messages", key + "Origin: https://evil.example\r\n"),
+            "permission_error");
+  api_.service().set_draining();
+  const std::string text = body().dump();
+  EXPECT_EQ(type_of("POST", "/v1/messages",
+                    fmt::format("{}Content-Length: {}\r\n\r\n{}", key, text.size(), text)),
+            "overloaded_error");
 }
 
 TEST_F(AnthropicRoutes, AnAnswerThatBreaksOffEndsWithAnError) {

@@ -7,6 +7,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kDrainingRetrySeconds = 5;
+
 Json or_null(const std::optional<std::string>& text) { return text ? Json(*text) : Json(nullptr); }
 
 }  // namespace
@@ -27,6 +29,14 @@ Response error_response(const ApiError& error) {
   }
   if (error.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
   return response;
+}
+
+ApiError shutting_down_error() {
+  return {.status = 503,
+          .message = "the server is shutting down",
+          .type = "server_error",
+          .code = "shutting_down",
+          .retry_after_seconds = kDrainingRetrySeconds};
 }
 
 }  // namespace shoal::server

@@ -1,6 +1,7 @@
 // error_response: an error in the shape that OpenAI's clients read.
 //
 //   {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+// Other APIs have other shapes: an ErrorWriter each, which Router knows by their paths.
 // Thread rule: pure functions.
 #pragma once
 
@@ -23,5 +24,11 @@ struct ApiError {
 // {"error": ...} without the response around it.
 std::string error_json(const ApiError& error);
 Response error_response(const ApiError& error);
+
+// How an API writes its errors.
+using ErrorWriter = Response (*)(const ApiError& error);
+
+// 503 of a server that only lets answers under way end.
+ApiError shutting_down_error();
 
 }  // namespace shoal::server

@@ -137,6 +137,21 @@ TEST_F(EmbeddingRoutes, AFullQueueAndALostNodeAreTold) {
   EXPECT_EQ(api.service().phase(), Service::Phase::kFailed);
 }
 
+TEST_F(EmbeddingRoutes, AQueueThatIsFullMidwayIsTold) {
+  for (const char* path : {"/v1/embeddings", "/api/embed"}) {
+    ApiFixture api;
+    api.generator().hold_embeddings();
+    api.generator().refuse_after(1, Status::busy("full"));
+    const Json body = {{"model", "tiny"}, {"input", {"a", "b"}}};
+    const auto answer = api.start("POST", path, body.dump());
+    api.generator().end_embedding(0);
+    answer->wait();
+    EXPECT_EQ(answer->status(), 429) << path;
+    EXPECT_EQ(find_header(answer->response().headers, "Retry-After"), "3");
+    EXPECT_EQ(api.service().phase(), Service::Phase::kReady);
+  }
+}
+
 TEST_F(EmbeddingRoutes, AClientThatGoesEndsItsTexts) {
   api_.generator().hold_embeddings();
   const auto answer =

@@ -7,6 +7,10 @@
 namespace shoal::server {
 namespace {
 
+// Tokens that become text before the receiver is asked for room again: with their alternatives and
+// their JSON some 50 kB at most.
+constexpr size_t kTokensAtOnce = 16;
+
 FinishReason finish_reason(const runtime::GenerationResult& result) {
   if (!result.status.is_ok()) return FinishReason::kFailed;
   switch (result.reason) {
@@ -64,8 +68,7 @@ struct Generation::ChoiceState {
   AnswerText text;
   std::unique_ptr<text::AnswerParser> parser;
   const bool ends_after_call;
-  std::deque<AnswerToken> unread{};  // taken from the queue
-  AnswerPiece held{};                // what the parser has not told the part of
+  AnswerPiece held{};  // what the parser has not told the part of
   size_t tokens = 0;
   size_t thought_tokens = 0;
   bool has_calls = false;
@@ -178,45 +181,58 @@ void Generation::pump() {
   }
   if (!std::exchange(has_begun_, true)) receiver_->on_started();
   for (size_t i = 0; i < choices_.size(); ++i) {
-    if (choices_[i]->has_ended) continue;
-    if (!receiver_->has_room()) return;  // resume() goes on
-    if (!pump_choice(i)) continue;
+    if (choices_[i]->has_ended || !pump_choice(i)) continue;
     if (++ended_ == choices_.size()) receiver_->on_all_ended();
   }
 }
 
-// Brings one choice up to date; true when that was its end.
+// Brings one choice up to date, as far as the receiver has room; true when that was its end.
 bool Generation::pump_choice(size_t index) {
   ChoiceState& choice = *choices_[index];
-  std::optional<runtime::GenerationResult> result;
-  {
-    const std::lock_guard lock(mutex_);
-    choice.unread.swap(choice.queue);
-    result = choice.result;
+  while (receiver_->has_room()) {  // else resume() goes on
+    Batch batch = take_tokens(&choice);
+    if (batch.tokens.empty() && !batch.result) return false;
+    std::vector<AnswerPiece> pieces = read_tokens(&choice, &batch);
+    // After a stop string the end waits for the scheduler all the same: it gives the counts.
+    if (choice.has_enough() && !choice.is_stopped.load()) stop_at(&choice);
+    for (AnswerPiece& piece : pieces) {
+      if (piece.part == AnswerPart::kThought) choice.thought_tokens += piece.tokens.size();
+      receiver_->on_piece(index, std::move(piece));
+    }
+    if (!batch.result) continue;
+    end_choice(index, *batch.result);
+    return true;
   }
-  std::vector<AnswerPiece> pieces = read_tokens(&choice, result.has_value());
-  // After a stop string the end waits for the scheduler all the same: it gives the counts.
-  if (choice.has_enough() && !choice.is_stopped.load()) stop_at(&choice);
-  for (AnswerPiece& piece : pieces) {
-    if (piece.part == AnswerPart::kThought) choice.thought_tokens += piece.tokens.size();
-    receiver_->on_piece(index, std::move(piece));
+  return false;
+}
+
+Generation::Batch Generation::take_tokens(ChoiceState* choice) {
+  Batch batch;
+  const std::lock_guard lock(mutex_);
+  while (!choice->queue.empty() && batch.tokens.size() < kTokensAtOnce) {
+    batch.tokens.push_back(std::move(choice->queue.front()));
+    choice->queue.pop_front();
   }
-  if (!result) return false;
+  if (choice->queue.empty()) batch.result = choice->result;
+  return batch;
+}
+
+void Generation::end_choice(size_t index, const runtime::GenerationResult& result) {
+  ChoiceState& choice = *choices_[index];
   choice.has_ended = true;
-  ChoiceEnd end{.reason = choice.has_enough() ? FinishReason::kStop : finish_reason(*result),
-                .status = result->status,
-                .prompt_tokens = result->prompt_tokens,
-                .cached_tokens = result->reused_tokens,
+  ChoiceEnd end{.reason = choice.has_enough() ? FinishReason::kStop : finish_reason(result),
+                .status = result.status,
+                .prompt_tokens = result.prompt_tokens,
+                .cached_tokens = result.reused_tokens,
                 .tokens = choice.tokens,
                 .thought_tokens = choice.thought_tokens,
                 .has_calls = choice.has_calls,
                 .seconds = seconds_between(started_, SteadyClock::instance().now()),
-                .prefill_seconds = result->prefill_seconds,
-                .decode_seconds = result->decode_seconds};
+                .prefill_seconds = result.prefill_seconds,
+                .decode_seconds = result.decode_seconds};
   if (choice.text.stop()) end.stop = std::string(*choice.text.stop());
   parts_.observer.on_end(end);
   receiver_->on_choice_end(index, end);
-  return true;
 }
 
 text::AnswerEvents Generation::ChoiceState::parse(std::string_view words, bool is_last) {
@@ -259,17 +275,16 @@ void Generation::ChoiceState::read(AnswerPiece piece, bool is_last,
   }
 }
 
-std::vector<AnswerPiece> Generation::read_tokens(ChoiceState* choice, bool is_end) {
+std::vector<AnswerPiece> Generation::read_tokens(ChoiceState* choice, Batch* batch) {
   std::vector<AnswerPiece> pieces;
-  for (AnswerToken& token : choice->unread) {
+  for (AnswerToken& token : batch->tokens) {
     if (choice->has_enough()) break;
     AnswerPiece piece;
     choice->text.push(std::move(token), &piece);
     ++choice->tokens;
     choice->read(std::move(piece), false, &pieces);
   }
-  choice->unread.clear();
-  if (is_end) {
+  if (batch->result) {
     AnswerPiece rest;
     choice->text.finish(&rest);
     choice->read(std::move(rest), true, &pieces);

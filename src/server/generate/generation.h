@@ -115,9 +115,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void schedule();
   void pump();
   bool pump_choice(size_t index);
-  // What the tokens that came say.
-  static std::vector<AnswerPiece> read_tokens(ChoiceState* choice, bool is_end);
+  // The next tokens that came, a few, and the result where there are no more.
+  struct Batch {
+    std::vector<AnswerToken> tokens{};
+    std::optional<runtime::GenerationResult> result{};
+  };
+  Batch take_tokens(ChoiceState* choice);
+  // What they say.
+  static std::vector<AnswerPiece> read_tokens(ChoiceState* choice, Batch* batch);
   void stop_at(ChoiceState* choice);
+  void end_choice(size_t index, const runtime::GenerationResult& result);
 
   GenerationParts parts_;
   std::unique_ptr<AnswerReceiver> receiver_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <condition_variable>
+#include <future>
 
 #include "server/testing/scripted_generator.h"
 #include "server/testing/word_tokenizer.h"
@@ -18,7 +19,7 @@ struct Told {
   std::vector<ChoiceEnd> ends{};
   bool has_started = false;
   bool has_ended = false;
-  std::atomic<bool> has_room{true};
+  std::atomic<size_t> room{SIZE_MAX};  // bytes of the first choice's text
 
   template <typename Condition>
   void wait(const Condition& condition) {
@@ -31,12 +32,16 @@ struct Told {
   void wait_for_text(const std::string& text) {
     wait([this, &text] { return texts[0] == text; });
   }
+  size_t size() {
+    const std::lock_guard lock(mutex);
+    return texts[0].size();
+  }
 };
 
 class Receiver final : public AnswerReceiver {
  public:
   explicit Receiver(Told& told) : told_(told) {}
-  bool has_room() const override { return told_.has_room.load(); }
+  bool has_room() const override { return told_.size() < told_.room.load(); }
   void on_started() override {
     const std::lock_guard lock(told_.mutex);
     CHECK(!told_.has_started);
@@ -89,6 +94,13 @@ class GenerationTest : public ::testing::Test {
                              std::move(list), std::make_unique<Receiver>(told_));
   }
 
+  // The text thread has seen all that came once a task posted behind it has run.
+  void wait_for_worker() {
+    std::promise<void> has_run;
+    workers_->post([&] { has_run.set_value(); });
+    has_run.get_future().wait();
+  }
+
   std::unique_ptr<text::Tokenizer> tokenizer_ = make_word_tokenizer({"▁one", "▁two", "END"});
   int32_t one_ = word_token(0), two_ = word_token(1), end_ = word_token(2);
   ScriptedGenerator generator_{300};
@@ -129,21 +141,39 @@ TEST_F(GenerationTest, AStopStringEndsTheSchedulersWorkAndTheCount) {
 }
 
 TEST_F(GenerationTest, AReaderWithoutRoomGetsEverythingOnceItHasSome) {
-  told_.has_room = false;
+  told_.room = 0;
   const auto generation = start(1);
   ASSERT_TRUE(generation.is_ok());
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(generator_.give(0, one_));
   generator_.finish(0, runtime::StopReason::kEndOfGeneration);
-  // The text thread has seen all of it once a task posted behind it has run.
-  std::atomic<bool> has_run{false};
-  workers_->post([&] { has_run = true; });
-  while (!has_run) std::this_thread::yield();
-  EXPECT_EQ(told_.texts[0], "");
-  told_.has_room = true;
+  wait_for_worker();
+  EXPECT_EQ(told_.size(), 0U);
+  told_.room = SIZE_MAX;
   (*generation)->resume();
   told_.wait_for_end();
   EXPECT_EQ(told_.texts[0].size(), 400U);
   EXPECT_EQ(told_.ends[0].tokens, 100U);
+}
+
+TEST_F(GenerationTest, WhatHasWaitedIsGivenOnlyAsFarAsThereIsRoom) {
+  told_.room = 0;
+  const auto generation = start(1);
+  ASSERT_TRUE(generation.is_ok());
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(generator_.give(0, one_));
+  generator_.finish(0, runtime::StopReason::kEndOfGeneration);
+  for (size_t room = 1000; room < 4000; room += 1000) {
+    told_.room = room;
+    (*generation)->resume();
+    wait_for_worker();
+    EXPECT_GE(told_.size(), room);
+    EXPECT_LT(told_.size(), room + 100);
+    EXPECT_FALSE(told_.has_ended);
+  }
+  told_.room = SIZE_MAX;
+  (*generation)->resume();
+  told_.wait_for_end();
+  EXPECT_EQ(told_.texts[0].size(), 4000U);
+  EXPECT_EQ(told_.ends[0].tokens, 1000U);
 }
 
 TEST_F(GenerationTest, AClientThatGoesCancelsEveryChoice) {

@@ -1,6 +1,7 @@
 #include "server/http/byte_stream.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -21,6 +22,12 @@ using asio::ip::tcp;
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 using TlsStream = beast::ssl_stream<beast::tcp_stream>;
 
+#ifdef POLLRDHUP
+constexpr short kHangUp = POLLRDHUP;
+#else
+constexpr short kHangUp = 0;  // POLLHUP alone, which needs no asking
+#endif
+
 // What both kinds have in common.
 template <typename Stream>
 class StreamOf : public ByteStream {
@@ -34,10 +41,19 @@ class StreamOf : public ByteStream {
     const auto [error, count] = co_await stream_.async_read_some(buffer, kTuple);
     co_return Outcome{.error = error, .count = count};
   }
+  asio::awaitable<Outcome> discard_some(asio::mutable_buffer buffer, Nanoseconds time) override {
+    limit(time);
+    const auto [error, count] = co_await lowest().async_read_some(buffer, kTuple);
+    co_return Outcome{.error = error, .count = count};
+  }
   asio::awaitable<bool> write(asio::const_buffer bytes, Nanoseconds time) override {
     limit(time);
     const auto [error, count] = co_await asio::async_write(stream_, bytes, kTuple);
     co_return !error;
+  }
+  bool has_left() override {
+    pollfd state{.fd = lowest().socket().native_handle(), .events = kHangUp, .revents = 0};
+    return poll(&state, 1, 0) > 0;
   }
   void cancel() override { lowest().cancel(); }
   void close() override { lowest().close(); }

@@ -29,10 +29,16 @@ class ByteStream {
   // At least one byte, or an error. Without a time it ends by cancel() or close() alone.
   virtual boost::asio::awaitable<Outcome> read_some(boost::asio::mutable_buffer buffer,
                                                     std::optional<Nanoseconds> time) = 0;
+  // Bytes as they arrive, before they are decrypted, for who only wants them gone; also after
+  // shut_down().
+  virtual boost::asio::awaitable<Outcome> discard_some(boost::asio::mutable_buffer buffer,
+                                                       Nanoseconds time) = 0;
   // All of it, or false.
   virtual boost::asio::awaitable<bool> write(boost::asio::const_buffer bytes, Nanoseconds time) = 0;
   // Says that nothing more will be written.
   virtual boost::asio::awaitable<void> shut_down(Nanoseconds time) = 0;
+  // The other side will send nothing more, whatever of it was not read yet.
+  virtual bool has_left() = 0;
   // Ends the reads under way with an error; the stream stays usable.
   virtual void cancel() = 0;
   virtual void close() = 0;

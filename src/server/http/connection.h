@@ -37,6 +37,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // The whole life. Run it once, with the connection held by a shared_ptr meanwhile.
   boost::asio::awaitable<void> run();
+  // Before run(): the first request, if it comes soon, is answered with this, and that is all.
+  void turn_away(ApiError error);
   // No further request; ends at once when there is none.
   void drain();
   // Ends now.
@@ -46,31 +48,40 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // How the request that is being served wants its answer.
   struct Exchanged {
     const Route* route = nullptr;  // null: refused before one was found
+    ErrorWriter write_error = error_response;
     bool is_head = false;
     bool takes_chunks = true;
     bool keeps_alive = true;
     Nanoseconds started{0};
   };
+  // Of a deadline, what one that is turned away gets.
+  Nanoseconds within(Nanoseconds time) const;
   boost::asio::awaitable<bool> wait_for_request();
+  bool skip_empty_lines();
   boost::asio::awaitable<bool> serve_request();
   // Feeds the parser up to the end of the header, or of the whole request.
   enum class Part { kHeader, kAll };
   class RequestParser;
   boost::asio::awaitable<boost::system::error_code> read_part(RequestParser& parser, Part part,
                                                               Nanoseconds time);
+  // Answers what is no request, or too large a one; gives false, as the others do at the end.
+  boost::asio::awaitable<bool> refuse_bytes(boost::system::error_code error);
   // The head was read: why this request is answered without its route.
   std::optional<Response> refuse(const Request& request, std::string* tail);
   boost::asio::awaitable<bool> answer(Request request);
   boost::asio::awaitable<bool> send_answer();
   boost::asio::awaitable<bool> send_whole(Response response);
   boost::asio::awaitable<bool> send_stream(StreamHead head, Outbox::Output first);
-  boost::asio::awaitable<bool> send(std::string text);
+  // In pieces, each with the deadline. Borrows the text.
+  boost::asio::awaitable<bool> send(std::string_view text);
   // False: the time is over. True: something may have happened.
   boost::asio::awaitable<bool> wait(Nanoseconds time);
   boost::asio::awaitable<void> watch_client();
   boost::asio::awaitable<void> stop_watching();
+  boost::asio::awaitable<void> discard_rest();
   boost::asio::awaitable<void> close();
   void start_watching();
+  void note_client_left();
   void report(int status);
 
   const ConnectionHost& host_;
@@ -78,12 +89,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::any_io_executor executor_;
   boost::beast::flat_buffer buffer_;
   boost::asio::steady_timer wake_;
-  std::shared_ptr<Outbox> outbox_;  // shared with the route; null between requests
+  boost::asio::steady_timer look_again_;  // of watch_client()
+  std::shared_ptr<Outbox> outbox_;        // shared with the route; null between requests
   Exchanged exchanged_;
   std::vector<Header> request_headers_;
+  std::optional<ApiError> turned_away_;
+  bool is_open_ = false;
   bool is_idle_ = false;
   bool is_ending_ = false;
   bool is_gone_ = false;
+  bool wants_watch_ = false;
   bool is_watching_ = false;
   bool has_unread_body_ = false;
 };

@@ -134,8 +134,8 @@ class HttpServer::Impl {
 
   Status drain(const Deadline& deadline) {
     asio::post(context_, [this] {
-      stop_accepting();
       for (Connection* connection : connections_) connection->drain();
+      stop_accepting();
     });
     std::unique_lock lock(mutex_);
     const bool is_done =
@@ -152,8 +152,16 @@ class HttpServer::Impl {
 
  private:
   void stop_accepting() {
-    boost::system::error_code ignored;
-    std::ignore = acceptor_.close(ignored);
+    is_draining_ = true;
+    boost::system::error_code error;
+    // Those that the system has let in already are told; closing would only break them off.
+    std::ignore = acceptor_.non_blocking(true, error);
+    for (size_t i = 0; !error && i < HttpOptions::kTurnedAwayMax; ++i) {
+      tcp::socket socket(context_);
+      std::ignore = acceptor_.accept(socket, error);
+      if (!error) take(std::move(socket));
+    }
+    std::ignore = acceptor_.close(error);
     accept_pause_.cancel();
     const std::lock_guard lock(mutex_);
     has_stopped_ = true;
@@ -170,45 +178,46 @@ class HttpServer::Impl {
         co_await accept_pause_.async_wait(kTuple);
         continue;
       }
-      boost::system::error_code ignored;
-      std::ignore = socket.set_option(tcp::no_delay(true), ignored);
-      if (connections_.size() >= host_.options.connections_max) {
-        if (!streams_->is_encrypted()) refuse(std::move(socket));
-      } else {
-        asio::co_spawn(context_, serve(std::move(socket)), asio::detached);
-      }
+      take(std::move(socket));
     }
   }
 
-  // What fits into an empty socket buffer is sent without waiting.
-  static void refuse(tcp::socket socket) {
-    const Response response = error_response({.status = 503,
-                                              .message = "too many connections are open",
-                                              .type = "server_error",
-                                              .code = "overloaded",
-                                              .retry_after_seconds = 1});
-    const std::string text = format_head({.status = response.status,
-                                          .content_type = response.content_type,
-                                          .content_length = response.body.size(),
-                                          .keeps_alive = false},
-                                         response.headers) +
-                             response.body;
-    boost::system::error_code ignored;
-    std::ignore = socket.non_blocking(true, ignored);
-    std::ignore = socket.write_some(asio::buffer(text), ignored);
+  // Why a new connection is not served.
+  std::optional<ApiError> refusal() const {
+    if (is_draining_) return shutting_down_error();
+    if (connections_.size() - turned_away_ < host_.options.connections_max) return std::nullopt;
+    return ApiError{.status = 503,
+                    .message = "too many connections are open",
+                    .type = "server_error",
+                    .code = "overloaded",
+                    .retry_after_seconds = 1};
   }
 
-  asio::awaitable<void> serve(tcp::socket socket) {
+  void take(tcp::socket socket) {
+    boost::system::error_code ignored;
+    std::ignore = socket.set_option(tcp::no_delay(true), ignored);
+    auto refused = refusal();
+    if (refused && turned_away_ >= HttpOptions::kTurnedAwayMax) return;
     // Shared: its own coroutines keep it alive.
-    const auto connection = std::make_shared<Connection>(streams_->make(std::move(socket)),
-                                                         context_.get_executor(), host_);
+    auto connection = std::make_shared<Connection>(streams_->make(std::move(socket)),
+                                                   context_.get_executor(), host_);
+    const bool is_turned_away = refused.has_value();
+    if (is_turned_away) {
+      ++turned_away_;
+      connection->turn_away(std::move(*refused));
+    }
     connections_.insert(connection.get());
     {
       const std::lock_guard lock(mutex_);
       ++open_;
     }
+    asio::co_spawn(context_, serve(std::move(connection), is_turned_away), asio::detached);
+  }
+
+  asio::awaitable<void> serve(std::shared_ptr<Connection> connection, bool is_turned_away) {
     co_await connection->run();
     connections_.erase(connection.get());
+    if (is_turned_away) --turned_away_;
     const std::lock_guard lock(mutex_);
     --open_;
     closed_.notify_all();
@@ -222,7 +231,10 @@ class HttpServer::Impl {
   asio::steady_timer accept_pause_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   tcp::endpoint local_;
-  std::set<Connection*> connections_;  // of the sockets' thread
+  // Of the sockets' thread.
+  std::set<Connection*> connections_;
+  size_t turned_away_ = 0;  // of these
+  bool is_draining_ = false;
   std::thread thread_;
 
   mutable std::mutex mutex_;

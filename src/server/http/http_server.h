@@ -29,6 +29,9 @@ struct TlsFiles {
 };
 
 struct HttpOptions {
+  // Connections beyond connections_max that are told so; more are closed unanswered.
+  static constexpr size_t kTurnedAwayMax = 64;
+
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  // 0: any free one
   TlsFiles tls{};
@@ -65,8 +68,9 @@ class HttpServer {
   std::string url() const;  // "http://127.0.0.1:8080", or https
   size_t connections() const;
 
-  // Takes no new connection and no new request, and waits until all answers under way are sent.
-  // kBusy when the deadline came first; those left are cut off.
+  // Takes no new connection and no new request, and waits until all answers under way are sent;
+  // connections that have just been made are told 503. kBusy when the deadline came first; those
+  // left are cut off.
   Status drain(const Deadline& deadline);
 
  private:

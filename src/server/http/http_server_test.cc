@@ -15,6 +15,11 @@ using ::testing::HasSubstr;
 
 constexpr Nanoseconds kPatience = std::chrono::seconds(10);
 
+// Errors of the API at /other.
+Response other_error(const ApiError& error) {
+  return {.status = error.status, .body = "other: " + error.message};
+}
+
 // A server with some routes; a test may keep the exchange of /hold.
 class HttpServerTest : public ::testing::Test {
  protected:
@@ -36,7 +41,23 @@ class HttpServerTest : public ::testing::Test {
                 .handler = [](const Request& request, const auto& exchange) {
                   exchange->respond({.body = std::to_string(request.body.size())});
                 }});
-    router.add({.method = "GET", .pattern = "/silent", .handler = [](const auto&, const auto&) {}});
+    for (const char* pattern : {"/silent", "/other/silent"}) {
+      router.add({.method = "GET", .pattern = pattern, .handler = [](const auto&, const auto&) {}});
+    }
+    router.add({.method = "POST",
+                .pattern = "/other",
+                .handler = [](const auto&, const auto& exchange) { exchange->respond({}); }});
+    router.set_errors("/other", other_error);
+    // Holds the thread of the sockets up.
+    router.add({.method = "GET",
+                .pattern = "/stall",
+                .handler =
+                    [this](const auto&, const auto& exchange) {
+                      stalled_.set_value();
+                      go_on_.get_future().wait_for(kPatience);
+                      exchange->respond({.body = "late"});
+                    },
+                .is_quick = true});
     router.add(
         {.method = "GET", .pattern = "/hold", .handler = [this](const auto&, const auto& exchange) {
            held_.set_value(exchange);
@@ -51,6 +72,7 @@ class HttpServerTest : public ::testing::Test {
   std::shared_ptr<Exchange> held() { return held_.get_future().get(); }
 
   std::promise<std::shared_ptr<Exchange>> held_;
+  std::promise<void> stalled_, go_on_;
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -74,6 +96,30 @@ TEST_F(HttpServerTest, C54PipelinedRequestsAreAnsweredInOrder) {
   EXPECT_EQ(one.read_answer().body, "first");
   EXPECT_EQ(one.read_answer().body, "quick");
   EXPECT_EQ(one.read_answer().body, "third");
+}
+
+TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
+  start();
+  RawClient one = client();
+  one.send(
+      "\r\n\r\nPOST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst\r\n"
+      "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n\r\n\r");
+  EXPECT_EQ(one.read_answer().body, "first");
+  EXPECT_EQ(one.read_answer().body, "quick");
+  one.send("\nPOST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nthird");
+  EXPECT_EQ(one.read_answer().body, "third");
+  one.send("\r\rGET /quick HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(one.read_answer().status, 400) << "no empty line";
+}
+
+TEST_F(HttpServerTest, EmptyLinesKeepNoConnectionOpen) {
+  start({.idle_deadline = std::chrono::milliseconds(200)});
+  RawClient one = client();
+  const Deadline deadline = Deadline::after(kPatience);
+  while (one.send("\r\n")) {
+    ASSERT_FALSE(deadline.expired());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 TEST_F(HttpServerTest, C54ABodyOfTwoMegabytesIsTaken) {
@@ -136,6 +182,34 @@ TEST_F(HttpServerTest, AHeaderOrBodyOverItsLimitIsRefusedByNumber) {
   chunked.send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
                std::string(1001, 'x') + "\r\n0\r\n\r\n");
   EXPECT_EQ(chunked.read_answer().status, 413);
+}
+
+TEST_F(HttpServerTest, AClientThatSendsAllOfALargeBodyFirstSeesItsRefusal) {
+  start({.body_bytes_max = 1000});
+  constexpr size_t kSize = size_t{30} << 20;
+  RawClient one = client();
+  EXPECT_TRUE(
+      one.send(fmt::format("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", kSize) +
+               std::string(kSize, 'x')));
+  EXPECT_EQ(one.read_answer().status, 413);
+  EXPECT_TRUE(one.is_closed());
+  RawClient chunked = client();
+  EXPECT_TRUE(chunked.send(
+      fmt::format("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n",
+                  kSize) +
+      std::string(kSize, 'x') + "\r\n0\r\n\r\n"));
+  EXPECT_EQ(chunked.read_answer().status, 413);
+}
+
+TEST_F(HttpServerTest, WhatComesBehindARefusalIsReadUpToABoundOnly) {
+  start({.body_bytes_max = 1000});
+  RawClient one = client();
+  one.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+  const std::string piece(size_t{1} << 20, 'x');
+  int sent = 0;
+  while (sent < 500 && one.send(piece)) ++sent;
+  EXPECT_GE(sent, 60);
+  EXPECT_LT(sent, 100);
 }
 
 TEST_F(HttpServerTest, ARequestWhoseEndIsUnclearEndsTheConnection) {
@@ -240,6 +314,33 @@ TEST_F(HttpServerTest, ARouteIsToldThatItsClientHasGone) {
   EXPECT_EQ(gone.get_future().wait_for(kPatience), std::future_status::ready);
 }
 
+TEST_F(HttpServerTest, PipelinedRequestsDoNotHideThatTheirClientHasGone) {
+  start();
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  std::promise<void> gone;
+  exchange->set_callbacks({.on_gone = [&] { gone.set_value(); }, .on_room = {}});
+  const std::string next = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+  ASSERT_TRUE(one.send(next + std::string(100'000, 'x')));
+  auto is_gone = gone.get_future();
+  EXPECT_EQ(is_gone.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  one.close();
+  EXPECT_EQ(is_gone.wait_for(kPatience), std::future_status::ready);
+}
+
+TEST_F(HttpServerTest, MorePipelinedBytesThanAreReadAheadAreServedInTime) {
+  start();
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto exchange = held();
+  const std::string body(100'000, 'x');
+  ASSERT_TRUE(one.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + body));
+  exchange->respond({.body = "first"});
+  EXPECT_EQ(one.read_answer().body, "first");
+  EXPECT_EQ(one.read_answer().body, body);
+}
+
 TEST_F(HttpServerTest, AReaderThatTakesNothingFillsItsBufferAndIsCutOff) {
   start({.stream_bytes_max = 65536, .write_deadline = std::chrono::milliseconds(300)});
   RawClient one = client();
@@ -264,6 +365,26 @@ TEST_F(HttpServerTest, AReaderThatTakesNothingFillsItsBufferAndIsCutOff) {
   EXPECT_TRUE(was_full);
 }
 
+TEST_F(HttpServerTest, ASlowReaderThatGoesOnTakingGetsALargeBodyWhole) {
+  const Nanoseconds deadline = std::chrono::milliseconds(500);
+  start({.write_deadline = deadline});
+  RawClient one = client();
+  one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  // More than the system keeps for a connection, so that most of it waits for the reader.
+  constexpr size_t kSize = size_t{40} << 20;
+  held()->respond({.body = std::string(kSize, 'x')});
+  EXPECT_THAT(one.read_until("\r\n\r\n"), HasSubstr(fmt::format("Content-Length: {}", kSize)));
+  const Nanoseconds begun = SteadyClock::instance().now();
+  size_t taken = 0;
+  for (size_t step = 1; step > 0 && taken < kSize; taken += step) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    step = one.read(std::min(kSize - taken, size_t{1} << 20)).size();
+  }
+  EXPECT_EQ(taken, kSize);
+  EXPECT_GT(SteadyClock::instance().now() - begun, 2 * deadline) << "the test was too fast";
+  EXPECT_EQ(one.get("/quick").body, "quick");
+}
+
 TEST_F(HttpServerTest, DrainLetsStreamsEndAndIdleConnectionsGo) {
   start();
   RawClient idle = client();
@@ -280,6 +401,33 @@ TEST_F(HttpServerTest, DrainLetsStreamsEndAndIdleConnectionsGo) {
   const auto answer = one.read_answer();
   EXPECT_TRUE(answer.is_whole);
   EXPECT_EQ(answer.body, "data: last\n\n");
+  EXPECT_TRUE(drained.get().is_ok());
+}
+
+TEST_F(HttpServerTest, ConnectionsThatAreMadeWhileTheServerDrainsAreToldSo) {
+  start();
+  RawClient one = client();
+  one.send("GET /stall HTTP/1.1\r\nHost: x\r\n\r\n");
+  stalled_.get_future().wait();
+  // The system lets these in; the server sees them when it drains already.
+  RawClient two = client();
+  RawClient other = client();
+  RawClient silent = client();
+  two.send("GET /quick HTTP/1.1\r\nHost: x\r\n\r\n");
+  other.send("POST /other HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi");
+  auto drained =
+      std::async(std::launch::async, [&] { return server_->drain(Deadline::after(kPatience)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until drain() waits
+  go_on_.set_value();
+  EXPECT_EQ(one.read_answer().body, "late");
+  const auto answer = two.read_answer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("shutting_down"));
+  EXPECT_THAT(answer.head, HasSubstr("Retry-After: "));
+  EXPECT_THAT(answer.head, HasSubstr("Connection: close"));
+  EXPECT_TRUE(two.is_closed());
+  EXPECT_THAT(other.read_answer().body, HasSubstr("other: the server is shutting down"));
+  EXPECT_TRUE(silent.is_closed());
   EXPECT_TRUE(drained.get().is_ok());
 }
 
@@ -330,7 +478,52 @@ TEST_F(HttpServerTest, AConnectionTooManyIsTurnedAwayWithAReason) {
   start({.connections_max = 1});
   RawClient one = client();
   EXPECT_EQ(one.get("/quick").status, 200);
-  EXPECT_EQ(client().read_answer().status, 503);
+  RawClient two = client();
+  const auto answer = two.post("/echo", std::string(100'000, 'x'));
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("overloaded"));
+  EXPECT_TRUE(two.is_closed());
+  EXPECT_EQ(client().post("/other", "").body, "other: too many connections are open");
+}
+
+TEST_F(HttpServerTest, OnlySomeConnectionsTooManyAreToldWhy) {
+  start({.connections_max = 1});
+  RawClient one = client();
+  EXPECT_EQ(one.get("/quick").status, 200);
+  std::vector<RawClient> silent;
+  for (size_t i = 0; i < HttpOptions::kTurnedAwayMax; ++i) silent.push_back(client());
+  EXPECT_TRUE(client().is_closed());
+  EXPECT_EQ(one.get("/quick").status, 200);
+  EXPECT_EQ(silent.front().get("/quick").status, 503);
+}
+
+TEST_F(HttpServerTest, EveryErrorIsWrittenAsThePathsApiDoes) {
+  auto keys = ApiKeys::parse("the-right-key");
+  start({.body_bytes_max = 10}, {.keys = *keys});
+  const auto status_of = [this](std::string_view method, std::string_view path,
+                                std::string_view rest, bool has_key = true) {
+    RawClient one = client();
+    one.send(fmt::format("{} {} HTTP/1.1\r\nHost: x\r\n{}{}", method, path,
+                         has_key ? "x-api-key: the-right-key\r\n" : "", rest));
+    const auto answer = one.read_answer();
+    EXPECT_THAT(answer.body, ::testing::StartsWith(path.starts_with("/other") ? "other: " : "{"))
+        << path;
+    return answer.status;
+  };
+  for (const std::string path : {"/other", "/nothing"}) {
+    EXPECT_EQ(status_of("GET", path + "/unknown", "\r\n"), 404);
+    EXPECT_EQ(status_of("GET", path, "\r\n", false), 401);
+    EXPECT_EQ(status_of("GET", path, "Origin: https://evil.example\r\n\r\n"), 403);
+    EXPECT_EQ(status_of("POST", path, "Content-Length: 11\r\n\r\n"), 413);
+    EXPECT_EQ(status_of("POST", path, "Transfer-Encoding: gzip\r\n\r\n"), 501);
+  }
+  EXPECT_EQ(status_of("GET", "/other", "\r\n"), 405);
+  EXPECT_EQ(status_of("POST", "/other", "Expect: a miracle\r\n\r\n"), 417);
+  EXPECT_EQ(status_of("POST", "/other", "Transfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n"),
+            413);
+  for (const std::string path : {"/other/silent", "/silent"}) {
+    EXPECT_EQ(status_of("GET", path, "\r\n"), 500);
+  }
 }
 
 TEST_F(HttpServerTest, AnswersAreReportedByTheirRoute) {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "server/api/error_response.h"
 
 namespace shoal::server {
 namespace {
@@ -143,9 +142,9 @@ void Outbox::drop() {
   const std::lock_guard lock(mutex_);
   callbacks = std::exchange(callbacks_, {});
   if (state_ == State::kEmpty && !is_gone_) {
-    output_.whole = error_response({.status = 500,
-                                    .message = "the server gave no answer to this request",
-                                    .type = "server_error"});
+    output_.whole = write_error_({.status = 500,
+                                  .message = "the server gave no answer to this request",
+                                  .type = "server_error"});
     wake_locked();
   } else if (state_ == State::kStreaming && !is_gone_) {
     output_.is_aborted = true;

@@ -12,15 +12,18 @@
 #include <optional>
 #include <string>
 
+#include "server/api/error_response.h"
 #include "server/http/exchange.h"
 
 namespace shoal::server {
 
 class Outbox {
  public:
-  // wake: there is something to take. Called with a lock held: it must only signal.
-  Outbox(size_t stream_bytes_max, std::function<void()> wake)
-      : stream_bytes_max_(stream_bytes_max), wake_(std::move(wake)) {}
+  // wake: there is something to take. Called with a lock held: it must only signal. write_error:
+  // writes what is answered where the route does not.
+  Outbox(size_t stream_bytes_max, std::function<void()> wake,
+         ErrorWriter write_error = error_response)
+      : stream_bytes_max_(stream_bytes_max), write_error_(write_error), wake_(std::move(wake)) {}
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
@@ -58,6 +61,7 @@ class Outbox {
 
   mutable std::mutex mutex_;
   const size_t stream_bytes_max_;
+  const ErrorWriter write_error_;
   std::function<void()> wake_;
   ExchangeCallbacks callbacks_;
   Output output_;

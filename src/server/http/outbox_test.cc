@@ -26,6 +26,17 @@ TEST(Outbox, AnExchangeThatIsDroppedAnswers500) {
   EXPECT_EQ(f.outbox->take().whole->status, 500);
 }
 
+TEST(Outbox, WhatIsDroppedIsAnsweredAsThePathsApiDoes) {
+  const auto outbox = std::make_shared<Outbox>(
+      8, [] {},
+      [](const ApiError& error) { return Response{.status = error.status, .body = "x"}; });
+  make_exchange(outbox);
+  const auto answer = outbox->take().whole;
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->status, 500);
+  EXPECT_EQ(answer->body, "x");
+}
+
 TEST(Outbox, AStreamThatIsDroppedIsAborted) {
   Fixture f;
   f.exchange->start_stream({});

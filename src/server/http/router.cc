@@ -21,6 +21,19 @@ std::optional<std::string> match_tail(std::string_view pattern, std::string_view
 
 void Router::add(Route route) { routes_.push_back(std::move(route)); }
 
+void Router::set_errors(std::string path, ErrorWriter write) {
+  errors_.push_back({.path = std::move(path), .write = write});
+}
+
+ErrorWriter Router::errors_at(std::string_view path) const {
+  for (const Errors& errors : errors_) {
+    if (!path.starts_with(errors.path)) continue;
+    const std::string_view rest = path.substr(errors.path.size());
+    if (rest.empty() || rest.front() == '/') return errors.write;
+  }
+  return error_response;
+}
+
 Router::Match Router::find(std::string_view method, std::string_view path) const {
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
   Match match;

@@ -1,4 +1,4 @@
-// Router: from a method and a path to the handler behind it.
+// Router: from a method and a path to the handler behind it, and to how errors are written there.
 //
 // A pattern is a whole path, or one that ends with "/*": the star takes the rest, slashes too.
 // Thread rule: add() before it is shared; find() from many threads.
@@ -32,6 +32,11 @@ class Router {
  public:
   void add(Route route);
 
+  // Errors at this path and below it ("/api": "/api/x" too, "/apis" not) are written by `write`,
+  // whoever finds them and whether there is a route or none; elsewhere as OpenAI does.
+  void set_errors(std::string path, ErrorWriter write);
+  ErrorWriter errors_at(std::string_view path) const;
+
   const std::vector<Route>& routes() const { return routes_; }
 
   struct Match {
@@ -43,7 +48,12 @@ class Router {
   Match find(std::string_view method, std::string_view path) const;
 
  private:
+  struct Errors {
+    std::string path;
+    ErrorWriter write;
+  };
   std::vector<Route> routes_;
+  std::vector<Errors> errors_;
 };
 
 }  // namespace shoal::server

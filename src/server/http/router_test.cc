@@ -38,5 +38,17 @@ TEST(Router, TellsAWrongPathFromAWrongMethod) {
   EXPECT_EQ(match.allowed, "POST, DELETE");
 }
 
+TEST(Router, ErrorsAreWrittenAsThePathsApiDoes) {
+  Router router;
+  const ErrorWriter other = [](const ApiError&) { return Response{}; };
+  router.set_errors("/api", other);
+  for (const char* path : {"/api", "/api/", "/api/chat", "/api/no/such"}) {
+    EXPECT_EQ(router.errors_at(path), other) << path;
+  }
+  for (const char* path : {"", "/", "/apis", "/v1/api"}) {
+    EXPECT_EQ(router.errors_at(path), &error_response) << path;
+  }
+}
+
 }  // namespace
 }  // namespace shoal::server

@@ -160,6 +160,7 @@ void respond(const ApiResult<OrderedJson>& result, const ExchangePointer& exchan
 }  // namespace
 
 void add_ollama_routes(Service& service, Router* router) {
+  router->set_errors("/api", ollama_error);
   // Ollama's command line asks for this before anything else, others look for the words.
   router->add({.method = "GET",
                .pattern = "/",

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <tuple>
+
 #include "server/ollama/answers.h"
 #include "server/ollama/ollama_request.h"
 #include "server/testing/api_fixture.h"
+#include "server/testing/raw_client.h"
 
 namespace shoal::server {
 namespace {
@@ -174,6 +177,25 @@ TEST_F(OllamaRoutes, AnAnswerThatBreaksOffEndsWithAnError) {
 }
 
 TEST(OllamaTime, IsWrittenInUtc) { EXPECT_EQ(utc_time(0), "1970-01-01T00:00:00Z"); }
+
+TEST_F(OllamaRoutes, ErrorsThatNoRouteFindsHaveTheShapeToo) {
+  const auto keys = ApiKeys::parse("the-right-key");
+  const auto server = api_.listen({.body_bytes_max = 10}, {.keys = *keys});
+  const std::string key = "x-api-key: the-right-key\r\n";
+  const std::vector<std::tuple<int, std::string, std::string>> cases = {
+      {401, "POST /api/chat", ""},
+      {404, "POST /api/pull", key},
+      {405, "GET /api/chat", key},
+      {403, "GET /api/tags", key + "Origin: https://evil.example\r\n"},
+      {413, "POST /api/embed", key + "Content-Length: 11\r\n"}};
+  for (const auto& [status, line, headers] : cases) {
+    RawClient client(server->port());
+    client.send(line + " HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n");
+    const auto answer = client.read_answer();
+    EXPECT_EQ(answer.status, status);
+    EXPECT_TRUE(Json::parse(answer.body, nullptr, false)["error"].is_string()) << answer.body;
+  }
+}
 
 }  // namespace
 }  // namespace shoal::server

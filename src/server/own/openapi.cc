@@ -13,6 +13,10 @@ constexpr std::string_view kSchemas = R"json({
   "Error": {"type": "object", "properties": {"error": {"type": "object", "properties": {
     "message": {"type": "string"}, "type": {"type": "string"},
     "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
+  "AnthropicError": {"type": "object", "properties": {"type": {"const": "error"},
+    "error": {"type": "object", "properties": {
+      "type": {"type": "string"}, "message": {"type": "string"}}}}},
+  "OllamaError": {"type": "object", "properties": {"error": {"type": "string"}}},
   "Message": {"type": "object", "required": ["role"], "properties": {
     "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
     "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
@@ -143,6 +147,7 @@ constexpr std::string_view kSchemas = R"json({
       "stream": {"type": "boolean"}, "metadata": {"type": "object"},
       "output_format": {"$ref": "#/components/schemas/OutputFormat"},
       "output_config": {"type": "object", "properties": {
+        "effort": {"enum": ["low", "medium", "high", "xhigh", "max"], "default": "high"},
         "format": {"$ref": "#/components/schemas/OutputFormat"}}}}},
   "OutputFormat": {"type": "object", "required": ["type", "schema"], "properties": {
     "type": {"const": "json_schema"}, "schema": {"$ref": "#/components/schemas/JsonSchema"}}},
@@ -214,10 +219,17 @@ constexpr Operation kOperations[] = {
     {"post", "/detokenize", "Tokens as text", "Detokenize"},
 };
 
+// How errors at a path are written.
+std::string error_schema(std::string_view path) {
+  if (path.starts_with("/v1/messages")) return "#/components/schemas/AnthropicError";
+  return path.starts_with("/api/") ? "#/components/schemas/OllamaError"
+                                   : "#/components/schemas/Error";
+}
+
 Json describe(const Operation& operation) {
   const Json error = {
       {"description", "What is wrong"},
-      {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}};
+      {"content", {{"application/json", {{"schema", {{"$ref", error_schema(operation.path)}}}}}}}};
   Json json = {{"summary", operation.summary},
                {"responses", {{"200", {{"description", "The answer"}}}, {"default", error}}}};
   if (operation.path.ends_with("{id}")) {

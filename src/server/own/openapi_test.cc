@@ -45,6 +45,23 @@ TEST(OpenApi, RefersOnlyToWhatIsThere) {
   }
 }
 
+TEST(OpenApi, ErrorsAreDescribedAsTheyAreWritten) {
+  const Json json = description();
+  ApiFixture api;
+  for (const auto& [path, operations] : json["paths"].items()) {
+    for (const auto& [method, operation] : operations.items()) {
+      const std::string reference =
+          operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"];
+      const Json& schema =
+          json["components"]["schemas"][reference.substr(reference.rfind('/') + 1)]["properties"];
+      const Json error =
+          Json::parse(api.router().errors_at(path)({.message = "m"}).body, nullptr, false);
+      EXPECT_EQ(schema.contains("type"), error.contains("type")) << path;
+      EXPECT_EQ(schema["error"]["type"], error["error"].is_string() ? "string" : "object") << path;
+    }
+  }
+}
+
 // A request of every field that the schema names is taken: no field is described and refused.
 TEST(OpenApi, EveryFieldOfAChatIsKnown) {
   const Json schemas = description()["components"]["schemas"];

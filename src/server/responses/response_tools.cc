@@ -13,15 +13,31 @@
 namespace shoal::server {
 namespace {
 
+// What to do about a tool of this type. Clients such as Codex offer some by themselves, which only
+// their settings end, and show their users what is said here.
+std::string_view remedy(std::string_view type) {
+  if (type.starts_with("web_search")) {
+    return "it runs at OpenAI's own; turn it off in the client (Codex: web_search = \"disabled\" "
+           "at "
+           "the top of config.toml)";
+  }
+  if (type == "image_generation") {
+    return "it runs at OpenAI's own; turn it off in the client (Codex: image_generation = false "
+           "under [features] in config.toml)";
+  }
+  if (type == "namespace") return "offer its functions one by one";
+  if (type == "custom") return "offer a function that takes one string";
+  return "offer a function, and send what it gives as function_call_output";
+}
+
 bool is_function(Fields* tool) {
   const auto type = tool->text("type");
   if (type == "function") return true;
-  tool->fail(ApiError{
-      .message = fmt::format("{}: {} is not served: offer a function, and send what it gives as "
-                             "function_call_output",
-                             tool->path_of("type"), type.value_or("another type").substr(0, 64)),
-      .param = tool->path_of("type"),
-      .code = "unsupported_parameter"});
+  const std::string other = type.value_or("another type").substr(0, 64);
+  tool->fail(ApiError{.message = fmt::format("{}: {} is not served: {}", tool->path_of("type"),
+                                             other, remedy(other)),
+                      .param = tool->path_of("type"),
+                      .code = "unsupported_parameter"});
   return false;
 }
 

@@ -150,6 +150,20 @@ TEST(ResponsesRequest, AChoiceForcesForbidsOrRestricts) {
   EXPECT_EQ(allowed("required").choice, ToolChoice::kRequired);
 }
 
+// Clients offer these by themselves: what is said must tell their users what to do.
+TEST(ResponsesRequest, ToolsOfOtherTypesAreRefusedWithTheSettingThatEndsThem) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"web_search", "web_search is not served: it runs at OpenAI's own"},
+      {"web_search_preview", "Codex: web_search = \"disabled\""},
+      {"image_generation", "Codex: image_generation = false"},
+      {"namespace", "one by one"},
+      {"custom", "a function that takes one string"}};
+  for (const auto& [type, words] : cases) {
+    const Json other = {{"type", type}, {"name", "f"}};
+    refuse({{"tools", Json::array({function("a"), other})}}, "tools[1].type", words);
+  }
+}
+
 TEST(ResponsesRequest, ToolsThatAreWrongAreRefusedByName) {
   const auto tool = [](const Json& json) { return Json::object({{"tools", Json::array({json})}}); };
   const auto with = [](std::string_view name, const Json& value) {
@@ -159,8 +173,7 @@ TEST(ResponsesRequest, ToolsThatAreWrongAreRefusedByName) {
   };
   refuse({{"tools", 1}}, "tools");
   refuse(tool("f"), "tools");
-  refuse(tool({{"type", "web_search"}}), "tools[0].type", "function_call_output");
-  refuse(tool({{"type", "custom"}, {"name", "f"}}), "tools[0].type", "custom");
+  refuse(tool({{"type", "mcp"}}), "tools[0].type", "function_call_output");
   refuse(tool(Json::object({{"name", "f"}})), "tools[0].type");
   refuse(with("name", "a b"), "tools[0].name");
   refuse(with("parameters", {{"type", "objekt"}}), "tools[0].parameters");

@@ -70,6 +70,11 @@ void ApiFixture::load() {
                       .embedding = embedding_});
 }
 
+std::unique_ptr<HttpServer> ApiFixture::listen(HttpOptions options, AccessOptions access) const {
+  options.port = 0;
+  return value_of(HttpServer::listen(std::move(options), router_, Access(std::move(access))));
+}
+
 std::string ApiFixture::prompt(size_t index) {
   const auto request = generator_.requests(index + 1).at(index);
   std::string text = value_of(tokenizer_->decode(request.prompt));

@@ -1,4 +1,4 @@
-// ApiFixture: all routes over a scripted model, called without sockets.
+// ApiFixture: all routes over a scripted model, called without sockets or through a port.
 //
 // Thread rule: the test's thread.
 #pragma once
@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "server/http/http_server.h"
 #include "server/http/router.h"
 #include "server/own/metrics.h"
 #include "server/service.h"
@@ -37,6 +38,9 @@ class ApiFixture {
   // The same, to its end.
   Answer call(std::string_view method, std::string_view path, const nlohmann::json& body = {});
   void load();
+
+  // The same routes behind a port of this machine, for what is not a route's own.
+  std::unique_ptr<HttpServer> listen(HttpOptions options = {}, AccessOptions access = {}) const;
 
   ScriptedGenerator& generator() { return generator_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }

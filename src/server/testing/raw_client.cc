@@ -59,6 +59,12 @@ std::string RawClient::take(size_t count) {
   return taken;
 }
 
+std::string RawClient::read(size_t count) {
+  while (unread_.size() < count && read_more()) {
+  }
+  return take(count);
+}
+
 std::string RawClient::read_until(std::string_view text) {
   for (;;) {
     const size_t at = unread_.find(text);
@@ -94,10 +100,8 @@ RawClient::Answer RawClient::read_answer(bool to_head) {
     return answer;
   }
   const size_t size = to_head ? 0 : number_after(answer.head, "Content-Length: ");
-  while (unread_.size() < size && read_more()) {
-  }
-  answer.is_whole = unread_.size() >= size;
-  answer.body = take(size);
+  answer.body = read(size);
+  answer.is_whole = answer.body.size() == size;
   return answer;
 }
 

@@ -27,6 +27,8 @@ class RawClient {
   Answer read_answer(bool to_head = false);
   Answer get(std::string_view target);
   Answer post(std::string_view target, std::string_view body);
+  // So many bytes; fewer where the connection ended.
+  std::string read(size_t count);
   // What came, at least up to the end of `text`; less where the connection ended.
   std::string read_until(std::string_view text);
   // Nothing more came before the server closed the connection.

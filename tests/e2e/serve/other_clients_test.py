@@ -60,7 +60,9 @@ class AnthropicTest(serving.ServedCase):
     def test_errors_are_told(self):
         with self.assertRaises(anthropic.NotFoundError):
             self.create(model="claude-opus")
-        for options in ({"max_tokens": 0}, {"messages": []}, {"tools": [{"name": "f"}]}):
+        self.create(output_config={"effort": "high"}, max_tokens=1)  # as without
+        for options in ({"max_tokens": 0}, {"messages": []}, {"tools": [{"name": "f"}]},
+                        {"output_config": {"effort": "low"}}):
             with self.assertRaises(anthropic.BadRequestError) as caught:
                 self.create(**options)
             self.assertIn(next(iter(options)), str(caught.exception))

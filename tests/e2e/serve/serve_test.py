@@ -376,7 +376,19 @@ class EncryptedTest(harness.Case):
             with serving.Server("--tls-cert", certificate, "--tls-key", key) as server:
                 server.wait_until_ready()
                 self.assertTrue(server.url.startswith("https://"))
-                self.check_one_connection(server, ssl.create_default_context(cafile=certificate))
+                context = ssl.create_default_context(cafile=certificate)
+                self.check_one_connection(server, context)
+                self.check_large_body(server, context)
+
+    def check_large_body(self, server, context):
+        """A client that sends all of a body that is too large sees why it is refused."""
+        port = int(server.url.rpartition(":")[2])
+        link = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+        link.request("POST", "/v1/messages", b"x" * 30_000_000)
+        answer = link.getresponse()
+        self.assertEqual(answer.status, 413)
+        self.assertEqual(json.loads(answer.read())["error"]["type"], "request_too_large")
+        link.close()
 
     def check_one_connection(self, server, context):
         """A whole answer, a stream and a large body, all on one connection."""
