@@ -675,9 +675,7 @@ void Batcher::report(Job& job) {
 void Batcher::write_stats(SchedulerStats* stats) const {
   const uint64_t submitted = stats->requests_submitted;
   const uint64_t refused = stats->requests_refused;
-  EngineStats engine = std::move(stats->engine);
   *stats = counters_;
-  stats->engine = std::move(engine);
   stats->requests_submitted = submitted;
   stats->requests_refused = refused;
   stats->running = running_.size();

@@ -20,7 +20,6 @@ namespace {
 constexpr Nanoseconds kIdleWait = std::chrono::milliseconds(500);
 // After drain()'s deadline: for the step under way.
 constexpr Nanoseconds kLastStep = std::chrono::minutes(10);
-constexpr Nanoseconds kEngineStatsEvery = std::chrono::seconds(1);
 
 Status shut_down() { return Status::busy("shutting down: send the request elsewhere, or again"); }
 
@@ -33,7 +32,6 @@ class Scheduler::Impl {
   Impl(Engine& engine, const SchedulerOptions& options)
       : engine_(engine), options_(options), batcher_(engine, options) {
     batcher_.write_stats(&stats_);
-    stats_.engine = engine.stats();
   }
 
   ~Impl() {
@@ -80,7 +78,6 @@ class Scheduler::Impl {
   Batcher batcher_;
   std::vector<Arrival> arrivals_;
   std::vector<RequestId> cancelled_;
-  Nanoseconds engine_stats_taken_{0};
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;
@@ -193,11 +190,6 @@ void Scheduler::Impl::publish() {
   broken_ = batcher_.broken();
   waiting_ = inbox_.size() + batcher_.queued();
   unfinished_ = batcher_.queued() + stats_.running;
-  const Nanoseconds now = SteadyClock::instance().now();
-  if (is_idle() || now - engine_stats_taken_ >= kEngineStatsEvery) {
-    stats_.engine = engine_.stats();
-    engine_stats_taken_ = now;
-  }
   if (is_idle()) idle_.notify_all();
 }
 

@@ -80,7 +80,6 @@ struct SchedulerStats {
   double mask_seconds = 0;  // that the grammars took for them
   // How long a client should wait before it tries a full queue again; at least 1.
   double retry_after_seconds = 1;
-  EngineStats engine;  // at most a second old while requests run
 };
 
 class Scheduler {

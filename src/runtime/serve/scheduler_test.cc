@@ -114,8 +114,6 @@ TEST_F(SchedulerTest, ManyThreadsGetTheAnswersOfOne) {
     EXPECT_EQ(stats.requests_cancelled, 32U);
     EXPECT_EQ(stats.running, 0U);
     EXPECT_EQ(stats.queued, 0U);
-    EXPECT_EQ(stats.engine.nodes.size(), ranks);
-    EXPECT_GE(stats.engine.decode_tokens + stats.engine.prefill_tokens, stats.generated_tokens);
   }
 }
 
