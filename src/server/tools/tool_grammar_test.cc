@@ -8,6 +8,7 @@ namespace shoal::server {
 namespace {
 
 using text::CallFormat;
+using text::PromptThought;
 using text::ThoughtFormat;
 
 constexpr std::string_view kSchema =
@@ -35,47 +36,26 @@ class ToolGrammarTest : public ::testing::Test {
     return marks;
   }
 
-  // The marks as control tokens, the rest as bytes.
-  static std::vector<int32_t> tokens(const text::Tokenizer& tokenizer,
-                                     const text::AnswerFormat& format, std::string_view text) {
-    const std::vector<std::string> marks = marks_of(format);
-    std::vector<int32_t> ids;
-    while (!text.empty()) {
-      size_t bytes = 1;
-      for (const std::string& mark : marks) {
-        if (text.starts_with(mark)) bytes = mark.size();
-      }
-      const auto id = bytes == 1 ? byte_token(static_cast<unsigned char>(text[0]))
-                                 : *tokenizer.find_token(text.substr(0, bytes));
-      ids.push_back(id);
-      text.remove_prefix(bytes);
-    }
-    return ids;
+  static std::shared_ptr<const text::Grammar> compile(const ToolOptions& options,
+                                                      const text::AnswerFormat& format,
+                                                      const text::Tokenizer& tokenizer,
+                                                      PromptThought thought) {
+    const auto compiler = text::GrammarCompiler::create(tokenizer);
+    CHECK_MSG(compiler.is_ok(), compiler.status().message().c_str());
+    const auto source = tool_grammar(options, format, tokenizer, thought);
+    CHECK(source.has_value());
+    auto grammar = (*compiler)->compile(*source);
+    CHECK_MSG(grammar.is_ok(), (grammar.status().message() + "\n" + source->text).c_str());
+    return std::move(grammar).value();
   }
 
-  // Whether an answer may be this text and end there.
+  // Whether an answer may be this text, with the marks as control tokens, and end there.
   static bool allows(const ToolOptions& options, const text::AnswerFormat& format,
-                     std::string_view text, bool starts_in_thought = false) {
-    const auto tokenizer = make_word_tokenizer({}, marks_of(format));
-    const auto compiler = text::GrammarCompiler::create(*tokenizer);
-    CHECK_MSG(compiler.is_ok(), compiler.status().message().c_str());
-    const auto source = tool_grammar(options, format, *tokenizer, starts_in_thought);
-    CHECK(source.has_value());
-    const auto grammar = (*compiler)->compile(*source);
-    CHECK_MSG(grammar.is_ok(), (grammar.status().message() + "\n" + source->text).c_str());
-    const auto constraint = (*grammar)->start();
-    const auto is_allowed = [&](int32_t id) {
-      const auto words = constraint->allowed();
-      if (!words.is_ok()) return false;
-      if (words->empty()) return true;
-      const auto index = static_cast<size_t>(id);
-      return (((*words)[index / 32] >> (index % 32)) & 1U) != 0;
-    };
-    for (const int32_t id : tokens(*tokenizer, format, text)) {
-      if (constraint->is_complete() || !is_allowed(id)) return false;
-      if (!constraint->accept(id).is_ok()) return false;
-    }
-    return constraint->is_complete() || is_allowed(kEndToken);
+                     std::string_view text, PromptThought thought = PromptThought::kOptional) {
+    const std::vector<std::string> marks = marks_of(format);
+    const auto tokenizer = make_word_tokenizer({}, marks);
+    return takes(*compile(options, format, *tokenizer, thought),
+                 marked_tokens(*tokenizer, marks, text));
   }
 };
 
@@ -130,8 +110,8 @@ std::vector<Written> written() {
 
 // What the parser of the format makes of an answer, calls only.
 std::vector<std::string> calls_of(const text::AnswerFormat& format, const std::string& answer) {
-  const auto parser = text::make_answer_parser(
-      format, {.functions = {"weather", "now"}, .are_calls_certain = true});
+  const auto parser =
+      text::make_answer_parser(format, {.functions = {"weather", "now"}, .are_calls_certain = true});
   text::AnswerEvents events;
   parser->push(answer, &events);
   parser->finish(&events);
@@ -182,7 +162,8 @@ TEST_F(ToolGrammarTest, ACallOfTheModelsOwnFollowsTheGrammarOnceItHasBegun) {
     SCOPED_TRACE(text::name(answer.format.calls));
     const ToolOptions options = tools(ToolChoice::kAuto);
     if (answer.format.calls == CallFormat::kLlama3) {
-      EXPECT_FALSE(tool_grammar(options, answer.format, *make_word_tokenizer({}), false));
+      EXPECT_FALSE(
+          tool_grammar(options, answer.format, *make_word_tokenizer({}), PromptThought::kNone));
       continue;
     }
     const bool has_head = answer.format.calls == CallFormat::kHarmony;
@@ -206,13 +187,48 @@ TEST_F(ToolGrammarTest, AThoughtMayComeBeforeForcedCalls) {
     EXPECT_TRUE(allows(options, answer.format, "<think>\nHm.\n</think>\n\n" + answer.weather));
     EXPECT_TRUE(allows(options, answer.format, answer.weather));
     EXPECT_FALSE(allows(options, answer.format, "<think>\nHm.\n</think>\n\nNo."));
-    EXPECT_TRUE(allows(options, answer.format, "Hm.\n</think>\n" + answer.weather, true));
-    EXPECT_FALSE(allows(options, answer.format, answer.weather, true));
+    EXPECT_TRUE(
+        allows(options, answer.format, "Hm.\n</think>\n" + answer.weather, PromptThought::kOpen));
+    EXPECT_FALSE(allows(options, answer.format, answer.weather, PromptThought::kOpen));
   }
   const text::AnswerFormat harmony = written().back().format;
-  EXPECT_TRUE(allows(
-      tools(ToolChoice::kRequired), harmony,
-      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + written().back().weather));
+  const std::string thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
+  const ToolOptions options = tools(ToolChoice::kRequired);
+  EXPECT_TRUE(allows(options, harmony, thought + written().back().weather));
+  EXPECT_FALSE(allows(options, harmony, thought + written().back().weather, PromptThought::kNone));
+}
+
+// An answer of the text before a call, with a call that breaks the schema: allowed where it is
+// none.
+TEST_F(ToolGrammarTest, NothingBeginsACallInAThought) {
+  for (Written answer : written()) {
+    if (answer.format.calls == CallFormat::kLlama3) continue;
+    SCOPED_TRACE(text::name(answer.format.calls));
+    const ToolOptions options = tools(ToolChoice::kAuto);
+    std::string broken = answer.weather;
+    broken.replace(broken.find("Oslo"), 4, "Rome");
+    if (answer.format.calls == CallFormat::kHarmony) {
+      const std::string open = "<|channel|>analysis<|message|>";
+      const std::string to = "I send it to=functions.weather, as a <|constrain|> may say.";
+      const std::string close = "<|end|><|start|>assistant";
+      EXPECT_TRUE(allows(options, answer.format, open + to));
+      EXPECT_TRUE(allows(options, answer.format, open + to + close + answer.weather));
+      EXPECT_FALSE(allows(options, answer.format, open + to + close + broken));
+      EXPECT_TRUE(allows(options, answer.format, "<|channel|>final<|message|>" + to));
+      EXPECT_FALSE(allows(options, answer.format,
+                          "<|start|>assistant to=functions.weather<|channel|>final<|message|>"));
+      continue;
+    }
+    answer.format.thoughts = ThoughtFormat::kThink;
+    EXPECT_TRUE(allows(options, answer.format, "<think>I call " + broken));
+    EXPECT_TRUE(allows(options, answer.format, "\n<think>" + broken + "</think>No."));
+    EXPECT_TRUE(allows(options, answer.format, "<think>" + broken + "</think>" + answer.weather));
+    EXPECT_FALSE(allows(options, answer.format, "<think>" + broken + "</think>" + broken));
+    EXPECT_FALSE(allows(options, answer.format, "No.<think>" + broken));
+    EXPECT_TRUE(allows(options, answer.format, broken + "</think>No.", PromptThought::kOpen));
+    EXPECT_FALSE(allows(options, answer.format, "</think>" + broken, PromptThought::kOpen));
+    EXPECT_FALSE(allows(options, answer.format, broken, PromptThought::kNone));
+  }
 }
 
 }  // namespace
