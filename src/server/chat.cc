@@ -60,10 +60,10 @@ AnswerReading reading_of(const ServedModel& model, const ToolOptions& tools) {
   return reading;
 }
 
-// Makes calls follow their schemas; *are_certain: they do.
+// Makes calls follow their schemas; *are_bound: they do.
 std::optional<ApiError> constrain_calls(const ServedModel& model, const ToolOptions& tools,
                                         text::PromptThought thought, std::vector<Choice>* choices,
-                                        bool* are_certain) {
+                                        bool* are_bound) {
   const bool is_strict = std::ranges::any_of(tools.tools, &Tool::is_strict);
   auto source = tool_grammar(tools, model.format, *model.tokenizer, thought);
   if (!source) {
@@ -77,7 +77,7 @@ std::optional<ApiError> constrain_calls(const ServedModel& model, const ToolOpti
   }
   auto error = constrain(
       *model.grammars, AnswerGrammar{.source = std::move(*source), .param = tools.param}, choices);
-  *are_certain = !error.has_value();
+  *are_bound = !error.has_value();
   // A schema with words that no grammar has is a help for the model all the same.
   return tools.are_forced() || is_strict ? error : std::nullopt;
 }
@@ -129,7 +129,7 @@ ApiResult<std::vector<Choice>> chat_choices(const ServedModel& model,
           .code = "unsupported_parameter"};
     }
     if (auto error = constrain_calls(model, tools, prompt.thought, &choices,
-                                     &reading.options.are_calls_certain)) {
+                                     &reading.options.are_calls_bound)) {
       return std::move(*error);
     }
   } else if (options.grammar) {

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <random>
+
+#include "server/testing/answer_walk.h"
 #include "server/testing/word_tokenizer.h"
 
 namespace shoal::server {
@@ -111,7 +115,7 @@ std::vector<Written> written() {
 // What the parser of the format makes of an answer, calls only.
 std::vector<std::string> calls_of(const text::AnswerFormat& format, const std::string& answer) {
   const auto parser =
-      text::make_answer_parser(format, {.functions = {"weather", "now"}, .are_calls_certain = true});
+      text::make_answer_parser(format, {.functions = {"weather", "now"}, .are_calls_bound = true});
   text::AnswerEvents events;
   parser->push(answer, &events);
   parser->finish(&events);
@@ -121,6 +125,27 @@ std::vector<std::string> calls_of(const text::AnswerFormat& format, const std::s
     EXPECT_NE(event.kind, Kind::kContent) << event.text;
     if (event.kind == Kind::kCallBegin) calls.push_back(event.text + " ");
     if (event.kind == Kind::kCallArguments) calls.back() += event.text;
+  }
+  return calls;
+}
+
+// That random answers say as they come what they say as a whole; the number of their calls.
+size_t compare_answers(const AnswerWalk::Options& options) {
+  const AnswerWalk walk(options);
+  size_t calls = 0;
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    const auto pieces = walk.answer([&random](size_t) {
+      const size_t number = random();
+      return number % 40 == 0 ? std::nullopt : std::optional(number / 40);
+    });
+    if (!pieces) continue;
+    std::string whole;
+    for (const std::string& piece : *pieces) whole += piece;
+    const text::AnswerEvents events = walk.read(*pieces, true);
+    EXPECT_EQ(events, walk.read({whole}, false)) << text::name(options.format.calls) << whole;
+    calls += static_cast<size_t>(
+        std::ranges::count(events, text::AnswerEvent::Kind::kCallEnd, &text::AnswerEvent::kind));
   }
   return calls;
 }
@@ -229,6 +254,29 @@ TEST_F(ToolGrammarTest, NothingBeginsACallInAThought) {
     EXPECT_FALSE(allows(options, answer.format, "</think>" + broken, PromptThought::kOpen));
     EXPECT_FALSE(allows(options, answer.format, broken, PromptThought::kNone));
   }
+}
+
+// Whatever a model says under the grammar: what comes of it as it is written is what the whole
+// says.
+TEST_F(ToolGrammarTest, C50CallsThatAreStreamedAreThoseOfTheWholeAnswer) {
+  size_t calls = 0;
+  for (const Written& answer : written()) {
+    for (const auto thought :
+         {PromptThought::kNone, PromptThought::kOptional, PromptThought::kOpen}) {
+      AnswerWalk::Options options{.format = answer.format, .thought = thought};
+      const bool is_harmony = answer.format.calls == CallFormat::kHarmony;
+      if (!is_harmony && thought != PromptThought::kNone) {
+        options.format.thoughts = ThoughtFormat::kThink;
+      }
+      if (is_harmony && thought == PromptThought::kOpen) continue;
+      if (answer.format.calls == CallFormat::kLlama3) options.choice = ToolChoice::kRequired;
+      for (const bool has_control_marks : {false, true}) {
+        options.has_control_marks = has_control_marks;
+        calls += compare_answers(options);
+      }
+    }
+  }
+  EXPECT_GT(calls, 1000U);
 }
 
 }  // namespace
