@@ -45,7 +45,7 @@ std::string thought_rule(const text::AnswerFormat& format, PromptThought thought
   }
   const text::ThoughtMarks marks = text::thought_marks(format.thoughts);
   if (marks.open.empty()) return "";
-  const std::string rest = lark->up_to(marks.close) + R"( (/[ \n]{1,4}/)? )";
+  std::string rest = lark->up_to(marks.close) + R"( (/[ \n]{1,4}/)? )";
   if (thought == PromptThought::kOpen) return rest;
   return fmt::format("({} {})? ", lark->first_mark(marks.open), rest);
 }

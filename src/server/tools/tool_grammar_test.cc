@@ -133,7 +133,7 @@ std::vector<std::string> calls_of(const text::AnswerFormat& format, const std::s
 size_t compare_answers(const AnswerWalk::Options& options) {
   const AnswerWalk walk(options);
   size_t calls = 0;
-  for (uint32_t seed = 0; seed < 100; ++seed) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
     const auto pieces = walk.answer([&random](size_t) {
       const size_t number = random();
@@ -276,7 +276,7 @@ TEST_F(ToolGrammarTest, C50CallsThatAreStreamedAreThoseOfTheWholeAnswer) {
       }
     }
   }
-  EXPECT_GT(calls, 1000U);
+  EXPECT_GT(calls, 300U);
 }
 
 }  // namespace
