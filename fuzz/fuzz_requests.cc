@@ -1,9 +1,12 @@
-// Any bytes as what clients send to the server: bodies of every API, paths, files of keys; and as
-// what a model answers. The first byte chooses the parser. What is accepted keeps the promises that
-// the routes rely on.
+// Any bytes as what clients send to the server: bodies of every API, paths, files of keys; as what
+// a model answers; and as its choices among what a grammar allows it to answer. The first byte
+// chooses the parser. What is accepted keeps the promises that the routes rely on.
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "server/access/access.h"
@@ -14,6 +17,7 @@
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
 #include "server/responses/responses_request.h"
+#include "server/testing/answer_walk.h"
 #include "text/answer_format/answer_format.h"
 
 namespace {
@@ -70,13 +74,23 @@ void feed_ollama(std::string_view body) {
   }
 }
 
-// What a model's answer says, in one text; where it was cut changes nothing.
-std::string read_answer(std::string_view answer, shoal::text::CallFormat calls, size_t cut) {
-  const auto parser = shoal::text::make_answer_parser(
-      {.calls = calls, .thoughts = shoal::text::ThoughtFormat::kThink}, {.functions = {"f"}});
+using shoal::text::CallFormat;
+using shoal::text::PromptThought;
+using shoal::text::ThoughtFormat;
+
+constexpr CallFormat kCallFormats[] = {CallFormat::kHermes,      CallFormat::kLlama3,
+                                       CallFormat::kMistralList, CallFormat::kMistralNamed,
+                                       CallFormat::kDeepSeek,    CallFormat::kDeepSeekFence,
+                                       CallFormat::kHarmony};
+
+// What a model's answer says, in one text.
+std::string read_answer(const std::vector<std::string_view>& pieces, CallFormat calls,
+                        bool are_calls_bound) {
+  const auto parser =
+      shoal::text::make_answer_parser({.calls = calls, .thoughts = ThoughtFormat::kThink},
+                                      {.functions = {"f"}, .are_calls_bound = are_calls_bound});
   shoal::text::AnswerEvents events;
-  parser->push(answer.substr(0, cut), &events);
-  parser->push(answer.substr(cut), &events);
+  for (const std::string_view piece : pieces) parser->push(piece, &events);
   parser->finish(&events);
   std::string text;
   int last = -1;
@@ -89,13 +103,60 @@ std::string read_answer(std::string_view answer, shoal::text::CallFormat calls, 
   return text;
 }
 
+// Where an answer was cut changes nothing.
 void feed_answer(std::string_view answer) {
-  using shoal::text::CallFormat;
-  for (const auto calls : {CallFormat::kHermes, CallFormat::kLlama3, CallFormat::kMistralNamed,
-                           CallFormat::kDeepSeek, CallFormat::kHarmony}) {
-    const std::string whole = read_answer(answer, calls, answer.size());
-    CHECK(whole == read_answer(answer, calls, answer.size() / 2));
+  constexpr size_t kCutsMax = 64;
+  std::vector<std::string_view> bytes;
+  for (size_t i = 0; i < answer.size(); ++i) bytes.push_back(answer.substr(i, 1));
+  const size_t step = answer.size() / kCutsMax + 1;
+  for (const CallFormat calls : kCallFormats) {
+    for (const bool are_calls_bound : {false, true}) {
+      const std::string whole = read_answer({answer}, calls, are_calls_bound);
+      CHECK(whole == read_answer(bytes, calls, are_calls_bound));
+      for (size_t cut = 0; cut < answer.size(); cut += step) {
+        CHECK(whole ==
+              read_answer({answer.substr(0, cut), answer.substr(cut)}, calls, are_calls_bound));
+      }
+    }
   }
+}
+
+// Every format's calls: with a thought before them, and with marks of both kinds.
+std::vector<AnswerWalk::Options> walk_options() {
+  std::vector<AnswerWalk::Options> all;
+  for (const CallFormat calls : kCallFormats) {
+    for (const auto thought : {PromptThought::kOptional, PromptThought::kOpen}) {
+      for (const bool has_control_marks : {false, true}) {
+        const bool is_harmony = calls == CallFormat::kHarmony;
+        all.push_back(
+            {.format = {.calls = calls,
+                        .thoughts = is_harmony ? ThoughtFormat::kHarmony : ThoughtFormat::kThink},
+             .thought = is_harmony ? PromptThought::kOptional : thought,
+             .choice = calls == CallFormat::kLlama3 ? ToolChoice::kRequired : ToolChoice::kAuto,
+             .has_control_marks = has_control_marks});
+      }
+    }
+  }
+  return all;
+}
+
+// What is streamed of an answer that its grammar allows is what the whole says. The first byte
+// chooses the format, each of the others a token.
+void feed_walk(std::string_view choices) {
+  static const std::vector<AnswerWalk::Options> kOptions = walk_options();
+  static std::map<size_t, AnswerWalk> walks;  // made when they are needed
+  if (choices.empty()) return;
+  const size_t index = static_cast<unsigned char>(choices[0]) % kOptions.size();
+  const AnswerWalk& walk = walks.try_emplace(index, kOptions[index]).first->second;
+  size_t at = 0;
+  const auto pieces = walk.answer([&](size_t) -> std::optional<size_t> {
+    if (++at >= choices.size()) return std::nullopt;
+    return static_cast<unsigned char>(choices[at]);
+  });
+  if (!pieces) return;
+  std::string whole;
+  for (const std::string& piece : *pieces) whole += piece;
+  CHECK_MSG(walk.read(*pieces, true) == walk.read({whole}, false), whole.c_str());
 }
 
 void feed_responses(std::string_view body) {
@@ -157,6 +218,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'a':
       feed_answer(body);
+      break;
+    case 'w':
+      feed_walk(body);
       break;
     default:
       feed_text(body);

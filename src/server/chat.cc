@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/generate/thought_grammar.h"
 #include "server/tools/tool_grammar.h"
 #include "server/tools/tool_prompt.h"
 
@@ -17,15 +18,18 @@ ApiError thinking_error(const std::string& param, std::string_view why) {
           .code = "unsupported_parameter"};
 }
 
+std::optional<bool> wants_thinking(const ThinkingOptions& thinking) {
+  return thinking.effort ? std::optional(*thinking.effort != "none") : thinking.is_wanted;
+}
+
 std::optional<ApiError> put_thinking(const ThinkingOptions& thinking,
                                      const text::AnswerFormat& format, Json* input) {
   const auto put = [input](std::string_view name, Json value) {
     const std::string key(name);
     if (!input->contains(key)) (*input)[key] = std::move(value);
   };
-  const bool is_off = thinking.effort == "none";
   if (thinking.effort && format.reads_reasoning_effort) put("reasoning_effort", *thinking.effort);
-  const auto is_wanted = thinking.effort ? std::optional(!is_off) : thinking.is_wanted;
+  const auto is_wanted = wants_thinking(thinking);
   if (!is_wanted) return std::nullopt;
   const std::string_view variable = format.thinking_variable;
   if (!variable.empty()) {
@@ -56,12 +60,12 @@ AnswerReading reading_of(const ServedModel& model, const ToolOptions& tools) {
   return reading;
 }
 
-// Makes calls follow their schemas; *are_certain: they do.
+// Makes calls follow their schemas; *are_bound: they do.
 std::optional<ApiError> constrain_calls(const ServedModel& model, const ToolOptions& tools,
-                                        bool starts_in_thought, std::vector<Choice>* choices,
-                                        bool* are_certain) {
+                                        text::PromptThought thought, std::vector<Choice>* choices,
+                                        bool* are_bound) {
   const bool is_strict = std::ranges::any_of(tools.tools, &Tool::is_strict);
-  auto source = tool_grammar(tools, model.format, *model.tokenizer, starts_in_thought);
+  auto source = tool_grammar(tools, model.format, *model.tokenizer, thought);
   if (!source) {
     if (!is_strict) return std::nullopt;
     return ApiError{.message = fmt::format("{}: strict goes with tool_choice \"required\" or a "
@@ -73,7 +77,7 @@ std::optional<ApiError> constrain_calls(const ServedModel& model, const ToolOpti
   }
   auto error = constrain(
       *model.grammars, AnswerGrammar{.source = std::move(*source), .param = tools.param}, choices);
-  *are_certain = !error.has_value();
+  *are_bound = !error.has_value();
   // A schema with words that no grammar has is a help for the model all the same.
   return tools.are_forced() || is_strict ? error : std::nullopt;
 }
@@ -97,8 +101,14 @@ ApiResult<ChatPrompt> render_conversation(const ServedModel& model, ChatInput in
   if (!text.is_ok()) return ApiError{.message = text.status().message(), .param = "messages"};
   auto ids = model.tokenizer->encode_chat(*text);
   if (!ids.is_ok()) return ApiError{.message = ids.status().message(), .param = "messages"};
-  return ChatPrompt{.ids = std::move(ids).value(),
-                    .starts_in_thought = text::opens_thought(model.format, *text)};
+  ChatPrompt prompt{.ids = std::move(ids).value(),
+                    .thought = text::prompt_thought(model.format, *text)};
+  // Who wants none gets none, unless the template has begun one all the same.
+  const bool is_optional = prompt.thought == text::PromptThought::kOptional;
+  if (is_optional && wants_thinking(input.thinking) == false) {
+    prompt.thought = text::PromptThought::kNone;
+  }
+  return prompt;
 }
 
 ApiResult<std::vector<Choice>> chat_choices(const ServedModel& model,
@@ -107,7 +117,7 @@ ApiResult<std::vector<Choice>> chat_choices(const ServedModel& model,
   std::vector<Choice> choices =
       make_choices(options, prompt.ids, model.tokenizer->special().end_of_generation);
   AnswerReading reading = reading_of(model, tools);
-  reading.options.starts_in_thought = prompt.starts_in_thought;
+  reading.options.starts_in_thought = prompt.thought == text::PromptThought::kOpen;
   if (tools.are_offered()) {
     // A forced answer is a call, which has a form already.
     if (options.grammar && !tools.are_forced()) {
@@ -118,16 +128,14 @@ ApiResult<std::vector<Choice>> chat_choices(const ServedModel& model,
           .param = options.grammar->param,
           .code = "unsupported_parameter"};
     }
-    if (auto error = constrain_calls(model, tools, prompt.starts_in_thought, &choices,
-                                     &reading.options.are_calls_certain)) {
+    if (auto error = constrain_calls(model, tools, prompt.thought, &choices,
+                                     &reading.options.are_calls_bound)) {
       return std::move(*error);
     }
   } else if (options.grammar) {
-    AnswerGrammar grammar = *options.grammar;
-    // What is demanded is the answer, which begins behind the thought.
-    if (prompt.starts_in_thought) {
-      grammar.source.trigger = text::thought_marks(model.format.thoughts).close;
-    }
+    const AnswerGrammar grammar{.source = behind_thought(options.grammar->source, model.format,
+                                                         prompt.thought, *model.tokenizer),
+                                .param = options.grammar->param};
     if (auto error = constrain(*model.grammars, grammar, &choices)) return std::move(*error);
   }
   for (Choice& choice : choices) choice.reading = reading;

@@ -33,7 +33,7 @@ struct ChatInput {
 
 struct ChatPrompt {
   std::vector<runtime::TokenId> ids{};
-  bool starts_in_thought = false;
+  text::PromptThought thought = text::PromptThought::kNone;  // that the answer may begin with
 };
 
 // 400 where the template refuses the conversation, or the model cannot think as it is asked to.

@@ -327,6 +327,38 @@ TEST_F(OpenAiTools, AForcedCallMayComeAfterAThought) {
   EXPECT_TRUE(allows(closed, call_text("time", "Rome")));
 }
 
+TEST_F(OpenAiTools, AFormIsDemandedOfWhatIsBehindTheThought) {
+  const Json format = {{"type", "json_schema"},
+                       {"json_schema", {{"name", "n"}, {"schema", {{"const", 1}}}}}};
+  const auto request = [&](size_t number, Json extra) {
+    extra["response_format"] = format;
+    (void)choice("1", extra);
+    return api_.generator().requests(number).back();
+  };
+  const auto opened = request(1, {{"chat_template_kwargs", {{"enable_thinking", true}}}});
+  EXPECT_TRUE(allows(opened, "Hm.\n</think>\n\n1"));
+  EXPECT_FALSE(allows(opened, "Hm."));
+  EXPECT_FALSE(allows(opened, "1"));
+  const auto free = request(2, Json::object());
+  EXPECT_TRUE(allows(free, "<think>\nHm.\n</think>\n\n1"));
+  EXPECT_TRUE(allows(free, "1"));
+  EXPECT_FALSE(allows(free, "<think>Hm.</think>"));
+  const auto none = request(3, {{"reasoning_effort", "none"}});
+  EXPECT_TRUE(allows(none, "1"));
+  EXPECT_FALSE(allows(none, "<think>Hm.</think>1"));
+}
+
+TEST_F(OpenAiTools, ACallInAThoughtIsPartOfIt) {
+  const std::string call = "<tool_call>\nweather(Oslo)";
+  (void)choice("x", {{"tools", tools_}, {"chat_template_kwargs", {{"enable_thinking", true}}}});
+  const auto opened = api_.generator().requests(1)[0];
+  EXPECT_TRUE(allows(opened, call + "</think>No."));
+  EXPECT_FALSE(allows(opened, "</think>" + call));
+  (void)choice("x", {{"tools", tools_}, {"parallel_tool_calls", false}});
+  EXPECT_TRUE(allows(api_.generator().requests(2)[1],
+                     "<think>" + call + "</think>" + call_text("time", "Rome")));
+}
+
 TEST_F(OpenAiTools, EarlierThoughtsGoToTheTemplate) {
   const Json messages = Json::array(
       {Json::object({{"role", "user"}, {"content", "hi"}}),

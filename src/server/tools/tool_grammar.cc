@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "server/api/fields.h"
+#include "server/generate/thought_grammar.h"
 
 namespace shoal::server {
 namespace {
@@ -13,40 +14,10 @@ using text::HarmonyMarks;
 using text::HermesMarks;
 using text::MistralMarks;
 
-// Writes rules of Lark, in the dialect that text/grammar/grammar.h names. Its strings are JSON's.
-class Lark {
- public:
-  explicit Lark(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  // Where a mark is a control token of this model, text of the same spelling is none.
-  std::string mark(std::string_view text) const {
-    const auto id = tokenizer_.find_control_token(text);
-    return id ? fmt::format("<[{}]>", *id) : json_text(text);
-  }
-  // Everything up to the mark, and the mark.
-  std::string up_to(std::string_view text) {
-    if (mark(text).front() == '<') {
-      rule("any_text", "/(?s:.*)/");
-      return "any_text " + mark(text);
-    }
-    // The shortest text that ends so.
-    rules_ += fmt::format("up_to_mark[suffix={}]: /(?s:.*)/\n", json_text(text));
-    return "up_to_mark";
-  }
-  void rule(std::string_view name, std::string_view body) {
-    rules_ += fmt::format("{}: {}\n", name, body);
-  }
-  const std::string& rules() const { return rules_; }
-
- private:
-  const text::Tokenizer& tokenizer_;
-  std::string rules_;
-};
-
 // How a format writes one call of a function, and several.
 class CallRules {
  public:
-  CallRules(const ToolOptions& tools, CallFormat format, Lark& lark)
+  CallRules(const ToolOptions& tools, CallFormat format, LarkRules& lark)
       : tools_(tools), format_(format), lark_(lark) {}
 
   // Not the function's own name: "@123" is no name to the grammar.
@@ -93,7 +64,8 @@ class CallRules {
         // The token behind its arguments ends the answer, so there is one.
         return is_behind_trigger
                    ? "call"
-                   : lark_.mark(HarmonyMarks::kChannel) + R"( "commentary to=functions." call)";
+                   : fmt::format(R"({} "commentary{}" call)", lark_.mark(HarmonyMarks::kChannel),
+                                 HarmonyMarks::kTo);
     }
     return "call";
   }
@@ -140,7 +112,7 @@ class CallRules {
 
   const ToolOptions& tools_;
   const CallFormat format_;
-  Lark& lark_;
+  LarkRules& lark_;
 };
 
 // A text that begins a call and nothing else; empty where there is none.
@@ -155,24 +127,29 @@ std::string_view trigger_of(CallFormat format) {
     case CallFormat::kDeepSeek:
       return DeepSeekMarks::kCalls;
     case CallFormat::kHarmony:
-      return " to=functions.";
+      return HarmonyMarks::kTo;
     case CallFormat::kLlama3:
       break;
   }
   return "";
 }
 
-// A thought before forced calls.
-std::string thought(const text::AnswerFormat& format, bool starts_in_thought, Lark* lark) {
-  if (format.thoughts == text::ThoughtFormat::kHarmony) {
-    return fmt::format(R"(({} "analysis" {} {} {} "assistant")? )",
-                       lark->mark(HarmonyMarks::kChannel), lark->mark(HarmonyMarks::kMessage),
-                       lark->up_to(HarmonyMarks::kEnd), lark->mark(HarmonyMarks::kStart));
+// Where the trigger does not count: in thoughts and, of Harmony, in all that is no message's head.
+text::QuietText quiet_text(const text::AnswerFormat& format, text::PromptThought thought) {
+  if (format.calls == CallFormat::kHarmony) {
+    text::QuietText quiet{.open = std::string(HarmonyMarks::kMessage), .is_anywhere = true};
+    for (const std::string_view mark :
+         {HarmonyMarks::kEnd, HarmonyMarks::kCall, HarmonyMarks::kReturn, HarmonyMarks::kStart,
+          HarmonyMarks::kChannel}) {
+      quiet.closes.emplace_back(mark);
+    }
+    return quiet;
   }
   const text::ThoughtMarks marks = text::thought_marks(format.thoughts);
-  if (marks.open.empty()) return "";
-  const std::string rest = lark->up_to(marks.close) + R"( (/[ \n]{1,4}/)? )";
-  return starts_in_thought ? rest : fmt::format("({} {})? ", lark->mark(marks.open), rest);
+  if (marks.open.empty()) return {};
+  return {.open = std::string(marks.open),
+          .closes = {std::string(marks.close)},
+          .starts_inside = thought == text::PromptThought::kOpen};
 }
 
 }  // namespace
@@ -180,22 +157,23 @@ std::string thought(const text::AnswerFormat& format, bool starts_in_thought, La
 std::optional<text::GrammarSource> tool_grammar(const ToolOptions& tools,
                                                 const text::AnswerFormat& format,
                                                 const text::Tokenizer& tokenizer,
-                                                bool starts_in_thought) {
+                                                text::PromptThought thought) {
   const std::string_view trigger = tools.are_forced() ? "" : trigger_of(format.calls);
   if (!tools.are_forced() && trigger.empty()) return std::nullopt;
   text::GrammarSource source{.kind = text::GrammarSource::Kind::kLark, .text = {}};
-  Lark lark(tokenizer);
+  LarkRules lark(tokenizer);
   CallRules rules(tools, format.calls, lark);
   rules.add_call();
   const std::string before =
-      tools.are_forced() ? thought(format, starts_in_thought, &lark) : std::string();
+      tools.are_forced() ? thought_rule(format, thought, &lark) : std::string();
   const std::string calls = rules.calls(!tools.are_forced());
   source.text = fmt::format("start: {}{}\n{}", before, calls, lark.rules());
   for (size_t i = 0; i < tools.tools.size(); ++i) {
-    source.schemas.push_back(
-        {.name = CallRules::schema_name(i), .schema = tools.tools[i].parameters});
+    source.parts.push_back({.name = CallRules::schema_name(i), .text = tools.tools[i].parameters});
   }
+  if (trigger.empty()) return source;
   source.trigger = trigger;
+  source.quiet = quiet_text(format, thought);
   // One call after the other, each with a trigger of its own.
   const bool is_one_by_one =
       format.calls == CallFormat::kHermes || format.calls == CallFormat::kMistralNamed;

@@ -15,12 +15,12 @@ namespace shoal::server {
 // Calls of a forced answer at most: a model that finds no end has one.
 inline constexpr int kForcedCallsMax = 16;
 
-// Forced: the whole answer, where a thought may come first. Else what comes once a call begins;
-// none where the format has no mark that tells it from text (Llama 3).
-// starts_in_thought: the prompt has opened a thought, so the answer begins with the rest of one.
+// Forced: the whole answer, where a thought may come first. Else what comes once a call begins,
+// which none does in a thought; none where the format has no mark that tells it from text (Llama
+// 3).
 std::optional<text::GrammarSource> tool_grammar(const ToolOptions& tools,
                                                 const text::AnswerFormat& format,
                                                 const text::Tokenizer& tokenizer,
-                                                bool starts_in_thought);
+                                                text::PromptThought thought);
 
 }  // namespace shoal::server

@@ -2,12 +2,17 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <random>
+
+#include "server/testing/answer_walk.h"
 #include "server/testing/word_tokenizer.h"
 
 namespace shoal::server {
 namespace {
 
 using text::CallFormat;
+using text::PromptThought;
 using text::ThoughtFormat;
 
 constexpr std::string_view kSchema =
@@ -35,47 +40,26 @@ class ToolGrammarTest : public ::testing::Test {
     return marks;
   }
 
-  // The marks as control tokens, the rest as bytes.
-  static std::vector<int32_t> tokens(const text::Tokenizer& tokenizer,
-                                     const text::AnswerFormat& format, std::string_view text) {
-    const std::vector<std::string> marks = marks_of(format);
-    std::vector<int32_t> ids;
-    while (!text.empty()) {
-      size_t bytes = 1;
-      for (const std::string& mark : marks) {
-        if (text.starts_with(mark)) bytes = mark.size();
-      }
-      const auto id = bytes == 1 ? byte_token(static_cast<unsigned char>(text[0]))
-                                 : *tokenizer.find_token(text.substr(0, bytes));
-      ids.push_back(id);
-      text.remove_prefix(bytes);
-    }
-    return ids;
+  static std::shared_ptr<const text::Grammar> compile(const ToolOptions& options,
+                                                      const text::AnswerFormat& format,
+                                                      const text::Tokenizer& tokenizer,
+                                                      PromptThought thought) {
+    const auto compiler = text::GrammarCompiler::create(tokenizer);
+    CHECK_MSG(compiler.is_ok(), compiler.status().message().c_str());
+    const auto source = tool_grammar(options, format, tokenizer, thought);
+    CHECK(source.has_value());
+    auto grammar = (*compiler)->compile(*source);
+    CHECK_MSG(grammar.is_ok(), (grammar.status().message() + "\n" + source->text).c_str());
+    return std::move(grammar).value();
   }
 
-  // Whether an answer may be this text and end there.
+  // Whether an answer may be this text, with the marks as control tokens, and end there.
   static bool allows(const ToolOptions& options, const text::AnswerFormat& format,
-                     std::string_view text, bool starts_in_thought = false) {
-    const auto tokenizer = make_word_tokenizer({}, marks_of(format));
-    const auto compiler = text::GrammarCompiler::create(*tokenizer);
-    CHECK_MSG(compiler.is_ok(), compiler.status().message().c_str());
-    const auto source = tool_grammar(options, format, *tokenizer, starts_in_thought);
-    CHECK(source.has_value());
-    const auto grammar = (*compiler)->compile(*source);
-    CHECK_MSG(grammar.is_ok(), (grammar.status().message() + "\n" + source->text).c_str());
-    const auto constraint = (*grammar)->start();
-    const auto is_allowed = [&](int32_t id) {
-      const auto words = constraint->allowed();
-      if (!words.is_ok()) return false;
-      if (words->empty()) return true;
-      const auto index = static_cast<size_t>(id);
-      return (((*words)[index / 32] >> (index % 32)) & 1U) != 0;
-    };
-    for (const int32_t id : tokens(*tokenizer, format, text)) {
-      if (constraint->is_complete() || !is_allowed(id)) return false;
-      if (!constraint->accept(id).is_ok()) return false;
-    }
-    return constraint->is_complete() || is_allowed(kEndToken);
+                     std::string_view text, PromptThought thought = PromptThought::kOptional) {
+    const std::vector<std::string> marks = marks_of(format);
+    const auto tokenizer = make_word_tokenizer({}, marks);
+    return takes(*compile(options, format, *tokenizer, thought),
+                 marked_tokens(*tokenizer, marks, text));
   }
 };
 
@@ -130,8 +114,8 @@ std::vector<Written> written() {
 
 // What the parser of the format makes of an answer, calls only.
 std::vector<std::string> calls_of(const text::AnswerFormat& format, const std::string& answer) {
-  const auto parser = text::make_answer_parser(
-      format, {.functions = {"weather", "now"}, .are_calls_certain = true});
+  const auto parser =
+      text::make_answer_parser(format, {.functions = {"weather", "now"}, .are_calls_bound = true});
   text::AnswerEvents events;
   parser->push(answer, &events);
   parser->finish(&events);
@@ -141,6 +125,27 @@ std::vector<std::string> calls_of(const text::AnswerFormat& format, const std::s
     EXPECT_NE(event.kind, Kind::kContent) << event.text;
     if (event.kind == Kind::kCallBegin) calls.push_back(event.text + " ");
     if (event.kind == Kind::kCallArguments) calls.back() += event.text;
+  }
+  return calls;
+}
+
+// That random answers say as they come what they say as a whole; the number of their calls.
+size_t compare_answers(const AnswerWalk::Options& options) {
+  const AnswerWalk walk(options);
+  size_t calls = 0;
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    const auto pieces = walk.answer([&random](size_t) {
+      const size_t number = random();
+      return number % 40 == 0 ? std::nullopt : std::optional(number / 40);
+    });
+    if (!pieces) continue;
+    std::string whole;
+    for (const std::string& piece : *pieces) whole += piece;
+    const text::AnswerEvents events = walk.read(*pieces, true);
+    EXPECT_EQ(events, walk.read({whole}, false)) << text::name(options.format.calls) << whole;
+    calls += static_cast<size_t>(
+        std::ranges::count(events, text::AnswerEvent::Kind::kCallEnd, &text::AnswerEvent::kind));
   }
   return calls;
 }
@@ -182,7 +187,8 @@ TEST_F(ToolGrammarTest, ACallOfTheModelsOwnFollowsTheGrammarOnceItHasBegun) {
     SCOPED_TRACE(text::name(answer.format.calls));
     const ToolOptions options = tools(ToolChoice::kAuto);
     if (answer.format.calls == CallFormat::kLlama3) {
-      EXPECT_FALSE(tool_grammar(options, answer.format, *make_word_tokenizer({}), false));
+      EXPECT_FALSE(
+          tool_grammar(options, answer.format, *make_word_tokenizer({}), PromptThought::kNone));
       continue;
     }
     const bool has_head = answer.format.calls == CallFormat::kHarmony;
@@ -206,13 +212,71 @@ TEST_F(ToolGrammarTest, AThoughtMayComeBeforeForcedCalls) {
     EXPECT_TRUE(allows(options, answer.format, "<think>\nHm.\n</think>\n\n" + answer.weather));
     EXPECT_TRUE(allows(options, answer.format, answer.weather));
     EXPECT_FALSE(allows(options, answer.format, "<think>\nHm.\n</think>\n\nNo."));
-    EXPECT_TRUE(allows(options, answer.format, "Hm.\n</think>\n" + answer.weather, true));
-    EXPECT_FALSE(allows(options, answer.format, answer.weather, true));
+    EXPECT_TRUE(
+        allows(options, answer.format, "Hm.\n</think>\n" + answer.weather, PromptThought::kOpen));
+    EXPECT_FALSE(allows(options, answer.format, answer.weather, PromptThought::kOpen));
   }
   const text::AnswerFormat harmony = written().back().format;
-  EXPECT_TRUE(allows(
-      tools(ToolChoice::kRequired), harmony,
-      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + written().back().weather));
+  const std::string thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
+  const ToolOptions options = tools(ToolChoice::kRequired);
+  EXPECT_TRUE(allows(options, harmony, thought + written().back().weather));
+  EXPECT_FALSE(allows(options, harmony, thought + written().back().weather, PromptThought::kNone));
+}
+
+// An answer of the text before a call, with a call that breaks the schema: allowed where it is
+// none.
+TEST_F(ToolGrammarTest, NothingBeginsACallInAThought) {
+  for (Written answer : written()) {
+    if (answer.format.calls == CallFormat::kLlama3) continue;
+    SCOPED_TRACE(text::name(answer.format.calls));
+    const ToolOptions options = tools(ToolChoice::kAuto);
+    std::string broken = answer.weather;
+    broken.replace(broken.find("Oslo"), 4, "Rome");
+    if (answer.format.calls == CallFormat::kHarmony) {
+      const std::string open = "<|channel|>analysis<|message|>";
+      const std::string to = "I send it to=functions.weather, as a <|constrain|> may say.";
+      const std::string close = "<|end|><|start|>assistant";
+      EXPECT_TRUE(allows(options, answer.format, open + to));
+      EXPECT_TRUE(allows(options, answer.format, open + to + close + answer.weather));
+      EXPECT_FALSE(allows(options, answer.format, open + to + close + broken));
+      EXPECT_TRUE(allows(options, answer.format, "<|channel|>final<|message|>" + to));
+      EXPECT_FALSE(allows(options, answer.format,
+                          "<|start|>assistant to=functions.weather<|channel|>final<|message|>"));
+      continue;
+    }
+    answer.format.thoughts = ThoughtFormat::kThink;
+    EXPECT_TRUE(allows(options, answer.format, "<think>I call " + broken));
+    EXPECT_TRUE(allows(options, answer.format, "\n<think>" + broken + "</think>No."));
+    EXPECT_TRUE(allows(options, answer.format, "<think>" + broken + "</think>" + answer.weather));
+    EXPECT_FALSE(allows(options, answer.format, "<think>" + broken + "</think>" + broken));
+    EXPECT_FALSE(allows(options, answer.format, "No.<think>" + broken));
+    EXPECT_TRUE(allows(options, answer.format, broken + "</think>No.", PromptThought::kOpen));
+    EXPECT_FALSE(allows(options, answer.format, "</think>" + broken, PromptThought::kOpen));
+    EXPECT_FALSE(allows(options, answer.format, broken, PromptThought::kNone));
+  }
+}
+
+// Whatever a model says under the grammar: what comes of it as it is written is what the whole
+// says.
+TEST_F(ToolGrammarTest, C50CallsThatAreStreamedAreThoseOfTheWholeAnswer) {
+  size_t calls = 0;
+  for (const Written& answer : written()) {
+    for (const auto thought :
+         {PromptThought::kNone, PromptThought::kOptional, PromptThought::kOpen}) {
+      AnswerWalk::Options options{.format = answer.format, .thought = thought};
+      const bool is_harmony = answer.format.calls == CallFormat::kHarmony;
+      if (!is_harmony && thought != PromptThought::kNone) {
+        options.format.thoughts = ThoughtFormat::kThink;
+      }
+      if (is_harmony && thought == PromptThought::kOpen) continue;
+      if (answer.format.calls == CallFormat::kLlama3) options.choice = ToolChoice::kRequired;
+      for (const bool has_control_marks : {false, true}) {
+        options.has_control_marks = has_control_marks;
+        calls += compare_answers(options);
+      }
+    }
+  }
+  EXPECT_GT(calls, 300U);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <utility>
 
-#include "text/answer_format/event_writer.h"
+#include "text/answer_format/call_parser.h"
 #include "text/answer_format/parsers.h"
 
 namespace shoal::text {
@@ -177,11 +177,13 @@ std::vector<std::string_view> format_marks(const AnswerFormat& format, bool has_
   return marks;
 }
 
-bool opens_thought(const AnswerFormat& format, std::string_view prompt) {
-  const std::string_view open = thought_marks(format.thoughts).open;
-  if (open.empty()) return false;
-  const size_t last = prompt.find_last_not_of(kWhiteSpace);
-  return last != std::string_view::npos && prompt.substr(0, last + 1).ends_with(open);
+PromptThought prompt_thought(const AnswerFormat& format, std::string_view prompt) {
+  if (format.thoughts == ThoughtFormat::kNone) return PromptThought::kNone;
+  const ThoughtMarks marks = thought_marks(format.thoughts);
+  if (marks.open.empty()) return PromptThought::kOptional;
+  const std::string_view text = trim(prompt);
+  if (text.ends_with(marks.open)) return PromptThought::kOpen;
+  return text.ends_with(marks.close) ? PromptThought::kNone : PromptThought::kOptional;
 }
 
 std::unique_ptr<AnswerParser> make_answer_parser(const AnswerFormat& format,

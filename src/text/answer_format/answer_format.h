@@ -60,6 +60,8 @@ struct HarmonyMarks {
   static constexpr std::string_view kConstrain = "<|constrain|>";
   static constexpr std::string_view kMessage = "<|message|>";
   static constexpr std::string_view kEnd = "<|end|>";
+  // In the head of a message that is a call.
+  static constexpr std::string_view kTo = " to=functions.";
   // They end an answer, so that they are seldom a part of it.
   static constexpr std::string_view kCall = "<|call|>";
   static constexpr std::string_view kReturn = "<|return|>";
@@ -100,8 +102,14 @@ struct ThoughtMarks {
 // What encloses a thought in the answer; both empty for kNone and kHarmony.
 ThoughtMarks thought_marks(ThoughtFormat format);
 
-// Whether this prompt ends inside of a thought that its template has opened.
-bool opens_thought(const AnswerFormat& format, std::string_view prompt);
+// What the answer to a prompt may begin with.
+enum class PromptThought {
+  kNone,      // the model has no thoughts, or the prompt has closed one
+  kOptional,  // a thought, or none
+  kOpen,      // the rest of one that the prompt has opened
+};
+// By how the prompt ends.
+PromptThought prompt_thought(const AnswerFormat& format, std::string_view prompt);
 
 std::unique_ptr<AnswerParser> make_answer_parser(const AnswerFormat& format,
                                                  AnswerParserOptions options);

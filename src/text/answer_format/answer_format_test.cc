@@ -109,12 +109,15 @@ TEST(AnswerFormat, CallsInAnUnknownFormatAreToldInOurs) {
   EXPECT_FALSE(coder.has_tools);
 }
 
-TEST(AnswerFormat, APromptThatEndsWithItsMarkOpensAThought) {
+TEST(AnswerFormat, HowAPromptEndsSaysWhetherAThoughtFollows) {
   const AnswerFormat format = find_answer_format(kDeepSeekR1);
-  EXPECT_TRUE(opens_thought(format, "<｜Assistant｜><think>\n"));
-  EXPECT_FALSE(opens_thought(format, "<think>\n\n</think>\n\n"));
-  EXPECT_FALSE(opens_thought(format, ""));
-  EXPECT_FALSE(opens_thought(find_answer_format(kSmolLm2), "<think>"));
+  EXPECT_EQ(prompt_thought(format, "<｜Assistant｜><think>\n"), PromptThought::kOpen);
+  EXPECT_EQ(prompt_thought(format, "<think>\n\n</think>\n\n"), PromptThought::kNone);
+  EXPECT_EQ(prompt_thought(format, "<think>a</think>b<｜Assistant｜>"), PromptThought::kOptional);
+  EXPECT_EQ(prompt_thought(format, ""), PromptThought::kOptional);
+  EXPECT_EQ(prompt_thought(find_answer_format(kSmolLm2), "<think>"), PromptThought::kNone);
+  EXPECT_EQ(prompt_thought(find_answer_format(kGptOss), "<|start|>assistant"),
+            PromptThought::kOptional);
 }
 
 TEST(AnswerFormat, MarksOfCallsAreShownWhereTheyAreLookedFor) {

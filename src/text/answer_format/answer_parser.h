@@ -54,9 +54,10 @@ class AnswerParser {
 struct AnswerParserOptions {
   // What may be called; none: calls are not looked for.
   std::set<std::string, std::less<>> functions{};
-  // A grammar keeps calls well-formed, so their arguments are given as they come. Else a call is
-  // held until it is whole and its arguments are known to be a JSON object.
-  bool are_calls_certain = false;
+  // A grammar binds the calls that begin as the format has it, so their arguments are given as they
+  // come. All others are held until they are whole and their arguments are known to be a JSON
+  // object.
+  bool are_calls_bound = false;
   // The prompt has opened a thought already.
   bool starts_in_thought = false;
 };

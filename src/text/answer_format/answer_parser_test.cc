@@ -47,10 +47,10 @@ struct Recorded {
   bool is_well_formed = true;
 };
 
-std::unique_ptr<AnswerParser> parser_of(const Recorded& recorded, bool are_calls_certain) {
+std::unique_ptr<AnswerParser> parser_of(const Recorded& recorded, bool are_calls_bound) {
   return make_answer_parser({.calls = recorded.format, .thoughts = recorded.thoughts},
                             {.functions = {"get_weather", "add", "now"},
-                             .are_calls_certain = are_calls_certain,
+                             .are_calls_bound = are_calls_bound,
                              .starts_in_thought = recorded.starts_in_thought});
 }
 
@@ -68,8 +68,8 @@ AnswerEvents joined(const AnswerEvents& events) {
 }
 
 AnswerEvents parse(const Recorded& recorded, const std::vector<std::string_view>& pieces,
-                   bool are_calls_certain) {
-  const auto parser = parser_of(recorded, are_calls_certain);
+                   bool are_calls_bound) {
+  const auto parser = parser_of(recorded, are_calls_bound);
   AnswerEvents events;
   for (const std::string_view piece : pieces) {
     AnswerEvents some;
@@ -370,16 +370,15 @@ TEST_P(AnswerParserTest, SaysWhatTheFormatMeans) {
 TEST_P(AnswerParserTest, SaysTheSameWhereverTheTextIsCut) {
   const Recorded& recorded = GetParam();
   const std::string_view text = recorded.text;
-  for (const bool are_calls_certain : {false, true}) {
-    const AnswerEvents whole = parse(recorded, {text}, are_calls_certain);
+  for (const bool are_calls_bound : {false, true}) {
+    const AnswerEvents whole = parse(recorded, {text}, are_calls_bound);
     for (size_t i = 0; i <= text.size(); ++i) {
-      EXPECT_EQ(parse(recorded, {text.substr(0, i), text.substr(i)}, are_calls_certain), whole)
-          << i;
+      EXPECT_EQ(parse(recorded, {text.substr(0, i), text.substr(i)}, are_calls_bound), whole) << i;
     }
     for (size_t size = 1; size <= 5; ++size) {
       std::vector<std::string_view> pieces;
       for (size_t i = 0; i < text.size(); i += size) pieces.push_back(text.substr(i, size));
-      EXPECT_EQ(parse(recorded, pieces, are_calls_certain), whole) << "pieces of " << size;
+      EXPECT_EQ(parse(recorded, pieces, are_calls_bound), whole) << "pieces of " << size;
     }
   }
 }
@@ -400,7 +399,7 @@ INSTANTIATE_TEST_SUITE_P(Recorded, AnswerParserTest, ::testing::ValuesIn(all_rec
 
 TEST(AnswerParser, ArgumentsThatAreCertainComeAsTheModelWritesThem) {
   const auto parser = make_answer_parser({.calls = CallFormat::kHermes},
-                                         {.functions = {"add"}, .are_calls_certain = true});
+                                         {.functions = {"add"}, .are_calls_bound = true});
   AnswerEvents events;
   parser->push("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\"", &events);
   EXPECT_THAT(events, ElementsAre(AnswerEvent{.kind = Kind::kCallBegin, .text = "add"},
@@ -411,6 +410,45 @@ TEST(AnswerParser, ArgumentsThatAreCertainComeAsTheModelWritesThem) {
   events.clear();
   parser->finish(&events);
   EXPECT_THAT(events, ElementsAre(AnswerEvent{.kind = Kind::kCallEnd, .text = {}}));
+}
+
+// What no trigger begins no grammar binds, so it is held even where calls are bound.
+TEST(AnswerParser, ACallThatBeginsOtherwiseThanATriggerIsHeldUntilItIsWhole) {
+  AnswerEvents second = answer("", {{"now", "{}"}});
+  second.push_back(content(R"({"name":"add","arguments":{"a":]}})"));
+  const std::vector<Recorded> all = {
+      {.name = "DeepSeek",
+       .format = CallFormat::kDeepSeek,
+       .text = "<｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": ]}",
+       .events = {content("<｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": ]}")}},
+      {.name = "DeepSeekFence",
+       .format = CallFormat::kDeepSeekFence,
+       .text = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": 5",
+       .events = {content("<｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": 5")}},
+      {.name = "DeepSeekSecond",
+       .format = CallFormat::kDeepSeek,
+       .text = "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁call▁begin｜>add"
+               "<｜tool▁sep｜>{\"a\": 5",
+       .events = answer("", {{"now", "{}"}}, "<｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": 5")},
+      {.name = "HermesSecond",
+       .format = CallFormat::kHermes,
+       .text = R"(<tool_call>{"name":"now"} {"name":"add","arguments":{"a":]}})",
+       .events = second},
+      {.name = "Harmony",
+       .format = CallFormat::kHarmony,
+       .text = "<|channel|>commentary\nto=functions.add<|message|>{\"a\": }",
+       .events = {content("<|channel|>commentary\nto=functions.add<|message|>{\"a\": }")}},
+      {.name = "HarmonyAtTheStart",
+       .format = CallFormat::kHarmony,
+       .text = "to=functions.add<|message|>5",
+       .events = {content("to=functions.add<|message|>5")}},
+  };
+  for (const Recorded& recorded : all) {
+    for (const bool are_calls_bound : {false, true}) {
+      EXPECT_EQ(parse(recorded, {recorded.text}, are_calls_bound), recorded.events)
+          << recorded.name << are_calls_bound;
+    }
+  }
 }
 
 TEST(AnswerParser, WithoutFunctionsCallsAreText) {

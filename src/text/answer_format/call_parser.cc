@@ -69,9 +69,9 @@ std::optional<std::string_view> CallParser::content_up_to(
   return place.mark;
 }
 
-bool CallParser::open_at(std::string_view mark) {
+bool CallParser::open_at(std::string_view mark, CallOpening opening) {
   if (!content_up_to({mark})) return false;
-  writer_.open();
+  writer_.open(opening);
   keep(mark.size());
   return true;
 }

@@ -55,7 +55,7 @@ class CallParser : public AnswerParser {
   // Content up to the first mark; the mark, which stays at the front, once it is whole.
   std::optional<std::string_view> content_up_to(std::initializer_list<std::string_view> marks);
   // Content up to the mark; once that is whole, opens what may be a call, the mark kept of it.
-  bool open_at(std::string_view mark);
+  bool open_at(std::string_view mark, CallOpening opening);
   // Takes what was read of a call's JSON and gives up where it is broken.
   JsonProgress take(const JsonRead& read);
   EventWriter& writer() { return writer_; }

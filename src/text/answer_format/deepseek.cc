@@ -45,8 +45,11 @@ class DeepSeekParser final : public CallParser {
   bool begin() {
     const auto mark = content_up_to({DeepSeekMarks::kCalls, DeepSeekMarks::kCall});
     if (!mark) return false;
-    writer().open();
-    if (*mark == DeepSeekMarks::kCalls) keep(DeepSeekMarks::kCalls.size());
+    const bool is_list = *mark == DeepSeekMarks::kCalls;
+    // Some models leave the list's mark out, which is the trigger.
+    opening_ = is_list ? CallOpening::kAsTriggered : CallOpening::kOther;
+    writer().open(opening_);
+    if (is_list) keep(DeepSeekMarks::kCalls.size());
     state_ = State::kBetween;
     return true;
   }
@@ -62,7 +65,7 @@ class DeepSeekParser final : public CallParser {
     const Beginning call = beginning(rest(), DeepSeekMarks::kCall);
     const Beginning end = beginning(rest(), DeepSeekMarks::kCallsEnd);
     if (call == Beginning::kMark) {
-      if (!writer().is_open()) writer().open();
+      if (!writer().is_open()) writer().open(opening_);
       keep(DeepSeekMarks::kCall.size());
       state_ = State::kHead;
       return true;
@@ -142,6 +145,7 @@ class DeepSeekParser final : public CallParser {
   }
 
   State state_ = State::kContent;
+  CallOpening opening_ = CallOpening::kOther;
   std::optional<JsonArguments> arguments_;
 };
 

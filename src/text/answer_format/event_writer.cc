@@ -41,26 +41,27 @@ void EventWriter::finish() {
   white_space_.clear();
 }
 
-void EventWriter::open() {
+void EventWriter::open(CallOpening opening) {
   close();
   is_open_ = true;
+  is_certain_ = options_.are_calls_bound && opening == CallOpening::kAsTriggered;
 }
 
 void EventWriter::keep(std::string_view raw) {
   // What was given as it came needs no keeping.
-  if (is_open_ && !(has_begun_ && options_.are_calls_certain)) raw_ += raw;
+  if (is_open_ && !(has_begun_ && is_certain_)) raw_ += raw;
 }
 
 void EventWriter::begin_call(std::string_view function) {
   has_begun_ = true;
   function_ = function;
-  if (!options_.are_calls_certain) return;
+  if (!is_certain_) return;
   white_space_.clear();
   events_->push_back({.kind = AnswerEvent::Kind::kCallBegin, .text = function_});
 }
 
 void EventWriter::arguments(std::string_view text) {
-  if (options_.are_calls_certain) {
+  if (is_certain_) {
     emit(AnswerEvent::Kind::kCallArguments, text);
   } else {
     arguments_ += text;
@@ -68,7 +69,7 @@ void EventWriter::arguments(std::string_view text) {
 }
 
 bool EventWriter::end_call() {
-  if (!options_.are_calls_certain) {
+  if (!is_certain_) {
     if (!is_object(arguments_)) {
       give_up();
       return false;
@@ -85,7 +86,7 @@ bool EventWriter::end_call() {
 
 void EventWriter::give_up() {
   if (!is_open_) return;
-  if (has_begun_ && options_.are_calls_certain) {
+  if (has_begun_ && is_certain_) {
     events_->push_back({.kind = AnswerEvent::Kind::kCallEnd, .text = {}});
     is_after_call_ = true;
   } else {

@@ -14,6 +14,9 @@ namespace shoal::text {
 
 inline constexpr std::string_view kWhiteSpace = " \t\r\n";
 
+// Whether a call begins with what a grammar's trigger is, or otherwise, as parsers let pass.
+enum class CallOpening { kAsTriggered, kOther };
+
 class EventWriter {
  public:
   explicit EventWriter(AnswerParserOptions options) : options_(std::move(options)) {}
@@ -28,7 +31,7 @@ class EventWriter {
 
   bool may_call(std::string_view function) const { return options_.functions.contains(function); }
   // Text that is perhaps a call begins; whatever was kept before is forgotten.
-  void open();
+  void open(CallOpening opening);
   bool is_open() const { return is_open_; }
   // What was read since, mark by mark and byte by byte.
   void keep(std::string_view raw);
@@ -49,6 +52,7 @@ class EventWriter {
   std::string white_space_;  // at the end of the content so far
   bool is_after_call_ = false;
   bool is_open_ = false;
+  bool is_certain_ = false;  // a grammar binds the call that is open
   bool has_begun_ = false;
   std::string raw_;
   std::string function_;

@@ -54,7 +54,8 @@ class HarmonyParser final : public CallParser {
     const std::string_view function =
         to.starts_with(kFunctions) ? to.substr(kFunctions.size()) : std::string_view();
     state_ = State::kBody;
-    writer().open();
+    const bool is_as_triggered = head.find(HarmonyMarks::kTo) < head.find("to=");
+    writer().open(is_as_triggered ? CallOpening::kAsTriggered : CallOpening::kOther);
     keep(head.size() + HarmonyMarks::kMessage.size());
     if (writer().may_call(function)) {
       writer().begin_call(function);

@@ -20,7 +20,7 @@ class HermesParser final : public CallParser {
   bool step() override {
     switch (state_) {
       case State::kContent:
-        if (!open_at(HermesMarks::kCall)) return false;
+        if (!open_at(HermesMarks::kCall, CallOpening::kAsTriggered)) return false;
         state_ = State::kBefore;
         return true;
       case State::kBefore:
@@ -50,7 +50,7 @@ class HermesParser final : public CallParser {
     if (found == Beginning::kPerhaps) return false;
     if (found == Beginning::kMark) skip(HermesMarks::kCallEnd.size());
     if (found == Beginning::kOther && rest().starts_with('{')) {
-      writer().open();
+      writer().open(CallOpening::kOther);
       state_ = State::kBefore;
     } else {
       state_ = State::kContent;

@@ -22,7 +22,7 @@ class Llama3Parser final : public CallParser {
       case State::kStart:
         return start();
       case State::kContent:
-        if (!open_at(Llama3Marks::kPythonTag)) return false;
+        if (!open_at(Llama3Marks::kPythonTag, CallOpening::kOther)) return false;
         state_ = State::kTagged;
         return true;
       case State::kTagged:
@@ -45,7 +45,7 @@ class Llama3Parser final : public CallParser {
     writer().content(rest().substr(0, begin));
     skip(begin);
     if (rest().front() == '{') {
-      writer().open();
+      writer().open(CallOpening::kAsTriggered);
       begin_call();
     } else {
       state_ = State::kContent;
@@ -69,7 +69,7 @@ class Llama3Parser final : public CallParser {
     const size_t begin = rest().find_first_not_of(" \t\r\n;");
     if (begin == std::string_view::npos) return false;
     if (rest()[begin] == '{') {
-      writer().open();
+      writer().open(CallOpening::kAsTriggered);
       keep(begin);
       begin_call();
     } else {

@@ -30,7 +30,7 @@ class MistralParser final : public CallParser {
   bool step() override {
     switch (state_) {
       case State::kContent:
-        if (!open_at(MistralMarks::kCalls)) return false;
+        if (!open_at(MistralMarks::kCalls, CallOpening::kAsTriggered)) return false;
         state_ = State::kBefore;
         return true;
       case State::kBefore:
@@ -108,7 +108,7 @@ class MistralParser final : public CallParser {
     const size_t at = rest().find_first_not_of(" \t\r\n,");
     if (at == std::string_view::npos) return false;
     if (rest()[at] == '{' && (is_list_ || writer().is_open())) {
-      if (!writer().is_open()) writer().open();
+      if (!writer().is_open()) writer().open(CallOpening::kAsTriggered);
       keep(at);
       item_.emplace(writer());
       state_ = State::kItem;

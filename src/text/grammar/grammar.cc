@@ -105,17 +105,25 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer
 }
 
 Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSource& source) const {
-  std::vector<ShoalNamedSchema> schemas;
-  schemas.reserve(source.schemas.size());
-  for (const NamedSchema& named : source.schemas) {
-    schemas.push_back({.name = borrow(named.name), .schema = borrow(named.schema)});
+  std::vector<ShoalGrammarPart> parts;
+  parts.reserve(source.parts.size());
+  for (const GrammarSource::Part& part : source.parts) {
+    parts.push_back(
+        {.name = borrow(part.name), .kind = kind_of(part.kind), .text = borrow(part.text)});
   }
+  std::vector<ShoalText> closes;
+  for (const std::string& close : source.quiet.closes) closes.push_back(borrow(close));
   const ShoalGrammarSource raw = {
       .kind = kind_of(source.kind),
       .text = borrow(source.text),
-      .schemas = schemas.data(),
-      .schema_count = schemas.size(),
+      .parts = parts.data(),
+      .part_count = parts.size(),
       .trigger = borrow(source.trigger),
+      .quiet = {.open = borrow(source.quiet.open),
+                .closes = closes.data(),
+                .close_count = closes.size(),
+                .is_anywhere = source.quiet.is_anywhere ? 1 : 0,
+                .starts_inside = source.quiet.starts_inside ? 1 : 0},
       .repeats = source.repeats ? 1 : 0,
   };
   ShoalGrammar* grammar = nullptr;

@@ -27,10 +27,14 @@ struct ShoalConstraint;
 
 namespace shoal::text {
 
-// A JSON schema that a Lark grammar names as `@name`.
-struct NamedSchema {
-  std::string name;    // letters, digits, "_" and "-"
-  std::string schema;  // JSON
+// Text in which a trigger does not count, between its marks: text, or control tokens by their
+// spelling. None where there is neither a mark that opens it nor a start inside.
+struct QuietText {
+  std::string open{};
+  std::vector<std::string> closes{};  // any of these ends it
+  // It may begin anywhere and again; else at the answer's start, behind white space.
+  bool is_anywhere = false;
+  bool starts_inside = false;
 };
 
 struct GrammarSource {
@@ -46,8 +50,8 @@ struct GrammarSource {
     kRegex,
     // Lark in llguidance's dialect
     // (https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md); it starts at `start`.
-    // Beside Lark's own: `%json { schema }` and `@name` (see `schemas`), which are as kJsonSchema,
-    // and control tokens as <|name|> or <[id]>. A string such as "<tool_call>" means the text
+    // Beside Lark's own: `%json { schema }`, which is as kJsonSchema, `@name` (see `parts`), and
+    // control tokens as <|name|> or <[id]>. A string such as "<tool_call>" means the text
     // however it is tokenized, a user-defined token of that spelling included, but never a control
     // token.
     kLark,
@@ -57,13 +61,21 @@ struct GrammarSource {
   };
   Kind kind = Kind::kJsonSchema;
   std::string text;
-  std::vector<NamedSchema> schemas{};  // of kLark
+
+  // A grammar that this one, of kLark, names as `@name`. It cannot name others.
+  struct Part {
+    std::string name;  // letters, digits, "_" and "-"
+    Kind kind = Kind::kJsonSchema;
+    std::string text;
+  };
+  std::vector<Part> parts{};
 
   // Not empty: the answer is free text until it holds this string (of text or of a control token's
-  // spelling), and has to go on by the grammar right behind it; what the token that completes the
-  // trigger has behind it counts, and where that breaks the grammar the text stays free. Free text
-  // costs nothing.
+  // spelling), and has to go on by the grammar right behind it: a token that completes the trigger
+  // and has something else behind it is not allowed. Other control tokens are no text. Free text
+  // costs nothing but where it may be about to be a trigger.
   std::string trigger{};
+  QuietText quiet{};  // of a trigger
   // Of a trigger: once the grammar is complete the text is free again, and the trigger counts
   // again; else the answer ends there.
   bool repeats = false;

@@ -314,10 +314,9 @@ TEST_F(GrammarTest, C52WhatCouldGrowIsBounded) {
 }
 
 TEST_F(GrammarTest, LarkHasSchemasControlTokensAndStrings) {
-  const GrammarSource source{
-      .kind = Kind::kLark,
-      .text = "start: <|tool|> \"<tool>\" @args \"</tool>\"\n",
-      .schemas = {{.name = "args", .schema = R"({"type": "object", "properties":
+  const GrammarSource source{.kind = Kind::kLark,
+                             .text = "start: <|tool|> \"<tool>\" @args \"</tool>\"\n",
+                             .parts = {{.name = "args", .text = R"({"type": "object", "properties":
           {"a": {"const": "ab"}}, "required": ["a"], "additionalProperties": false})"}}};
   const auto constraint = compile(source)->start();
   EXPECT_THAT(allowed(*constraint), ::testing::ElementsAre(kControl));
@@ -401,11 +400,112 @@ TEST_F(GrammarTest, ATriggersTokenMayHoldTheGrammarsBeginning) {
   ASSERT_TRUE(fits->accept(byte('d')).is_ok());
   EXPECT_TRUE(fits->is_complete());
   const auto other = compile({.kind = Kind::kRegex, .text = "xd", .trigger = "ab"})->start();
-  ASSERT_TRUE(other->accept(word("abc")).is_ok());
-  EXPECT_TRUE((*other->allowed()).empty());
+  EXPECT_FALSE(has(*other->allowed(), word("abc")));
+  EXPECT_TRUE(has(*other->allowed(), word("ab")) && has(*other->allowed(), kEnd));
+  EXPECT_FALSE(other->accept(word("abc")).is_ok());
+  EXPECT_FALSE(other->allowed().is_ok());
   const auto control = compile({.kind = Kind::kRegex, .text = "x", .trigger = "<|tool|>"})->start();
   ASSERT_TRUE(control->accept(kControl).is_ok());
   EXPECT_THAT(allowed(*control), ::testing::ElementsAre(byte('x')));
+}
+
+TEST_F(GrammarTest, ATokenThatEndsATriggerAndBreaksTheGrammarIsNotAllowed) {
+  // The token "ab" ends the trigger with its "a" and has a "b" behind it.
+  for (const bool fits : {false, true}) {
+    const std::string text = fits ? "bcd" : "cd";
+    const auto constraint = compile({.kind = Kind::kRegex, .text = text, .trigger = "-a"})->start();
+    EXPECT_TRUE((*constraint->allowed()).empty());
+    ASSERT_TRUE(constraint->accept(byte('-')).is_ok());
+    EXPECT_EQ(has(*constraint->allowed(), word("ab")), fits);
+    EXPECT_EQ(has(*constraint->allowed(), word("abc")), fits);
+    EXPECT_TRUE(has(*constraint->allowed(), byte('a')) && has(*constraint->allowed(), kEnd));
+    ASSERT_TRUE(constraint->accept(byte('a')).is_ok());
+    EXPECT_THAT(allowed(*constraint), ::testing::Contains(byte(text.front())));
+    EXPECT_FALSE(has(*constraint->allowed(), kEnd));
+  }
+}
+
+// Whether the text, byte by byte, has brought an answer under its grammar.
+bool binds(const Grammar& grammar, std::string_view text) {
+  const auto constraint = grammar.start();
+  for (const char c : text) {
+    const auto id = kFirstByte + static_cast<unsigned char>(c);
+    if (!constraint->accept(id).is_ok()) return false;
+  }
+  const auto mask = constraint->allowed();
+  return mask.is_ok() && !mask->empty() && !has(*mask, kEnd);
+}
+
+TEST_F(GrammarTest, ATriggerDoesNotCountInQuietText) {
+  GrammarSource source{.kind = Kind::kRegex,
+                       .text = "[0-9]{2}",
+                       .trigger = "<tool>",
+                       .quiet = {.open = "<t>", .closes = {"</t>"}},
+                       .repeats = true};
+  const auto first = compile(source);
+  EXPECT_FALSE(binds(*first, "\n<t>a <tool>"));
+  EXPECT_TRUE(binds(*first, "<t>a <tool></t><tool>"));
+  EXPECT_TRUE(binds(*first, "b <t>a <tool>"));
+  EXPECT_TRUE(binds(*first, "<t></t><tool>12<t><tool>"));
+  source.quiet.starts_inside = true;
+  const auto inside = compile(source);
+  EXPECT_FALSE(binds(*inside, "<tool>"));
+  EXPECT_TRUE(binds(*inside, "</t> <tool>"));
+  source.quiet = {.open = "<t>", .closes = {"</t>", "<u>"}, .is_anywhere = true};
+  const auto anywhere = compile(source);
+  EXPECT_FALSE(binds(*anywhere, "b <t>a <tool>"));
+  EXPECT_TRUE(binds(*anywhere, "b <t>a <u><tool>"));
+  source.quiet.closes = {};
+  EXPECT_FALSE(compiler_->compile(source).is_ok());
+}
+
+TEST_F(GrammarTest, ATokenOfTextMayHoldMarksAndAControlTokenIsNoText) {
+  const GrammarSource source{.kind = Kind::kRegex,
+                             .text = "x",
+                             .trigger = "<tool>",
+                             .quiet = {.open = "{\"", .closes = {"}"}}};
+  const auto constraint = compile(source)->start();
+  ASSERT_TRUE(constraint->accept(word("{\"")).is_ok());
+  ASSERT_TRUE(constraint->accept(word("<tool>")).is_ok());
+  EXPECT_TRUE((*constraint->allowed()).empty());
+  ASSERT_TRUE(constraint->accept(word("}▁")).is_ok());
+  ASSERT_TRUE(constraint->accept(byte('<')).is_ok());
+  ASSERT_TRUE(constraint->accept(kControl).is_ok());
+  for (const char c : std::string_view("tool>")) ASSERT_TRUE(constraint->accept(byte(c)).is_ok());
+  EXPECT_THAT(allowed(*constraint), ::testing::ElementsAre(byte('x')));
+}
+
+TEST_F(GrammarTest, AGrammarHasPartsOfEveryKind) {
+  const GrammarSource source{
+      .kind = Kind::kLark,
+      .text = "start: (\"t\" up_to \" \"?)? (@a | @b | @c | @d)\nup_to[suffix=\"!\"]: /(?s:.*)/\n",
+      .parts = {{.name = "a", .kind = Kind::kJsonSchema, .text = R"({"const": [1]})"},
+                {.name = "b", .kind = Kind::kRegex, .text = "^x+$"},
+                {.name = "c", .kind = Kind::kLark, .text = "start: up_to\nup_to: \"y\" \"@\"\n"},
+                {.name = "d", .kind = Kind::kGbnf, .text = "root ::= [0-9] root?\n"}}};
+  const auto grammar = compile(source);
+  for (const std::string before : {"", "tell! ", "t!"}) {
+    for (const std::string answer : {"[1]", "xx", "y@", "304"}) {
+      EXPECT_TRUE(takes(*grammar, before + answer)) << before << answer;
+      EXPECT_FALSE(takes(*grammar, before + answer + "!")) << before << answer;
+    }
+    EXPECT_FALSE(takes(*grammar, before));
+  }
+  GrammarSource bad = source;
+  bad.parts[0].text = R"({"type": "objekt"})";
+  EXPECT_THAT(compiler_->compile(bad).status().message(), StartsWith("a: #/type: "));
+}
+
+TEST_F(GrammarTest, OnlyAGrammarsOwnPartsMayBeReferredTo) {
+  EXPECT_THAT(refusal(Kind::kLark, "start: \"a\" @lark_grammar?\n"), HasSubstr("lark_grammar"));
+  for (const std::string name : {"a", "b"}) {
+    const auto refused = compiler_->compile(
+        {.kind = Kind::kLark,
+         .text = "start: @a\n",
+         .parts = {{.name = "a", .kind = Kind::kLark, .text = "start: \"x\" @" + name + "?\n"},
+                   {.name = "b", .kind = Kind::kRegex, .text = "y"}}});
+    EXPECT_THAT(refused.status().message(), HasSubstr("line 1: @")) << name;
+  }
 }
 
 TEST_F(GrammarTest, SourcesThatAreTooLargeAreRefused) {

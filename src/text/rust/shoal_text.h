@@ -111,17 +111,28 @@ enum {
   SHOAL_GRAMMAR_GBNF = 3,
 };
 
-typedef struct ShoalNamedSchema {
+typedef struct ShoalGrammarPart {
   ShoalText name;
-  ShoalText schema;
-} ShoalNamedSchema;
+  int32_t kind; /* SHOAL_GRAMMAR_* */
+  ShoalText text;
+} ShoalGrammarPart;
+
+/* Text in which a trigger does not count. */
+typedef struct ShoalQuietText {
+  ShoalText open; /* empty: none but at the start */
+  const ShoalText* closes;
+  size_t close_count;
+  int is_anywhere;
+  int starts_inside;
+} ShoalQuietText;
 
 typedef struct ShoalGrammarSource {
   int32_t kind; /* SHOAL_GRAMMAR_* */
   ShoalText text;
-  const ShoalNamedSchema* schemas;
-  size_t schema_count;
+  const ShoalGrammarPart* parts;
+  size_t part_count;
   ShoalText trigger; /* empty: none */
+  ShoalQuietText quiet;
   int repeats;
 } ShoalGrammarSource;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::toktrie::TokEnv;
 use llguidance::{Matcher, ParserFactory};
-use serde_json::Value;
 
 use super::constraint::{ShoalConstraint, Start};
+use super::free_text::{Quiet, Watch};
 use super::gbnf;
 use super::lark;
 use super::schema;
@@ -25,8 +25,8 @@ use crate::pipeline::ShoalTokenizer;
 /// rule may lead to the next one all along: that much of it fits the stack below many times.
 const REGEX_BYTES_MAX: usize = 32 << 10;
 const GRAMMAR_BYTES_MAX: usize = 64 << 10;
-const TRIGGER_BYTES_MAX: usize = 256;
-const SCHEMAS_MAX: usize = 256;
+const MARK_BYTES_MAX: usize = 256;
+const PARTS_MAX: usize = 256;
 
 /// The engine's own bounds end a compilation within a second; these are for what they miss.
 const BOUNDS: Bounds = Bounds {
@@ -50,16 +50,18 @@ pub enum Kind {
     Gbnf,
 }
 
-pub struct NamedSchema<'a> {
+pub struct Part<'a> {
     pub name: &'a str,
-    pub schema: &'a str,
+    pub kind: Kind,
+    pub text: &'a str,
 }
 
 pub struct Source<'a> {
     pub kind: Kind,
     pub text: &'a str,
-    pub schemas: Vec<NamedSchema<'a>>,
+    pub parts: Vec<Part<'a>>,
     pub trigger: &'a str,
+    pub quiet: Quiet<'a>,
     pub repeats: bool,
 }
 
@@ -88,7 +90,14 @@ impl ShoalGrammarCompiler {
                  allowed",
             ));
         }
-        check_size("trigger", source.trigger.len(), TRIGGER_BYTES_MAX)?;
+        let quiet = &source.quiet;
+        for mark in quiet.closes.iter().chain([&source.trigger, &quiet.open]) {
+            check_size("mark", mark.len(), MARK_BYTES_MAX)?;
+        }
+        let has_trigger = !source.trigger.is_empty();
+        let watch = has_trigger
+            .then(|| Watch::new(source.trigger, quiet, &self.tokenizer.table))
+            .transpose()?;
         let grammar = top_level(source)?;
         let factory = self.factory.clone();
         let matcher = match bounded::run(&BOUNDS, move || compile(&factory, grammar)) {
@@ -99,7 +108,7 @@ impl ShoalGrammarCompiler {
             matcher: Mutex::new(matcher),
             tokenizer: self.tokenizer.clone(),
             trie: self.factory.tok_env().clone(),
-            trigger: source.trigger.as_bytes().to_vec(),
+            watch,
             repeats: source.repeats,
         })))
     }
@@ -149,8 +158,28 @@ fn check_size(what: &str, size: usize, most: usize) -> Result<()> {
 }
 
 fn top_level(source: &Source) -> Result<TopLevelGrammar> {
-    let text = source.text;
-    let first = match source.kind {
+    let is_schema = |part: &&Part| part.kind == Kind::JsonSchema;
+    let schemas = source.parts.iter().filter(is_schema);
+    let bytes = schemas.map(|part| part.text.len()).sum();
+    check_size("JSON schemas", bytes, schema::SCHEMA_BYTES_MAX)?;
+    if source.parts.len() > PARTS_MAX {
+        return Err(TextError::input(format!(
+            "there are {} named grammars: at most {PARTS_MAX} are served",
+            source.parts.len()
+        )));
+    }
+    let mut grammar = TopLevelGrammar::from_grammar(one_grammar(source.kind, source.text, None)?);
+    for part in &source.parts {
+        let refused = |error: TextError| error.context(part.name);
+        let one = one_grammar(part.kind, part.text, Some(part.name)).map_err(refused)?;
+        grammar.grammars.push(one);
+    }
+    Ok(grammar)
+}
+
+/// name: of a part, which cannot refer to others.
+fn one_grammar(kind: Kind, text: &str, name: Option<&str>) -> Result<GrammarWithLexer> {
+    let mut grammar = match kind {
         Kind::JsonSchema => GrammarWithLexer::from_json_schema(schema::prepare(text)?),
         Kind::Regex => {
             check_size("regular expression", text.len(), REGEX_BYTES_MAX)?;
@@ -158,6 +187,9 @@ fn top_level(source: &Source) -> Result<TopLevelGrammar> {
         }
         Kind::Lark => {
             check_size("grammar", text.len(), GRAMMAR_BYTES_MAX)?;
+            if name.is_some() {
+                lark::check_alone(text)?;
+            }
             GrammarWithLexer::from_lark(lark::prepare(text)?)
         }
         Kind::Gbnf => {
@@ -165,21 +197,8 @@ fn top_level(source: &Source) -> Result<TopLevelGrammar> {
             GrammarWithLexer::from_lark(gbnf::to_lark(text)?)
         }
     };
-    let mut grammar = TopLevelGrammar::from_grammar(first);
-    let bytes = source.schemas.iter().map(|named| named.schema.len()).sum();
-    check_size("JSON schemas", bytes, schema::SCHEMA_BYTES_MAX)?;
-    if source.schemas.len() > SCHEMAS_MAX {
-        return Err(TextError::input(format!(
-            "there are {} named schemas: at most {SCHEMAS_MAX} are served",
-            source.schemas.len()
-        )));
-    }
-    for named in &source.schemas {
-        let schema: Value = schema::prepare(named.schema).map_err(|e| e.context(named.name))?;
-        let mut grammar_of_schema = GrammarWithLexer::from_json_schema(schema);
-        grammar_of_schema.name = Some(named.name.to_owned());
-        grammar.grammars.push(grammar_of_schema);
-    }
+    // A name that the engine gives of its own could be referred to.
+    grammar.name = name.map(str::to_owned);
     Ok(grammar)
 }
 

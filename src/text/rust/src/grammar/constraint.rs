@@ -6,6 +6,7 @@ use llguidance::toktrie::{TokEnv, TokenId, INVALID_TOKEN};
 use llguidance::Matcher;
 
 use super::compiler::{locked, refusal};
+use super::free_text::{FreeText, Watch};
 use crate::error::{Result, TextError};
 use crate::pipeline::ShoalTokenizer;
 
@@ -14,7 +15,8 @@ pub struct Start {
     pub matcher: Mutex<Matcher>,
     pub tokenizer: Arc<ShoalTokenizer>,
     pub trie: TokEnv,
-    pub trigger: Vec<u8>,
+    /// None: the grammar binds from the answer's start.
+    pub watch: Option<Watch>,
     pub repeats: bool,
 }
 
@@ -26,8 +28,7 @@ impl Start {
 }
 
 enum Phase {
-    /// Free text; its last bytes, fewer than the trigger's.
-    Free(Vec<u8>),
+    Free(FreeText),
     Bound(Box<Matcher>),
     Complete,
     Failed,
@@ -37,19 +38,21 @@ pub struct ShoalConstraint {
     start: Arc<Start>,
     phase: Phase,
     mask: Vec<u32>,
+    /// At the grammar's start, for what a trigger's token has behind it; made when it is needed.
+    probe: Option<Box<Matcher>>,
 }
 
 impl ShoalConstraint {
     pub fn new(start: Arc<Start>) -> Self {
-        let phase = if start.trigger.is_empty() {
-            Phase::Bound(Box::new(start.matcher()))
-        } else {
-            Phase::Free(Vec::new())
+        let phase = match &start.watch {
+            Some(watch) => Phase::Free(FreeText::new(watch)),
+            None => Phase::Bound(Box::new(start.matcher())),
         };
         ShoalConstraint {
             start,
             phase,
             mask: Vec::new(),
+            probe: None,
         }
     }
 
@@ -57,7 +60,10 @@ impl ShoalConstraint {
     pub fn allowed(&mut self) -> Result<&[u32]> {
         self.mask.clear();
         let matcher = match &mut self.phase {
-            Phase::Free(_) => return Ok(&self.mask),
+            Phase::Free(_) => {
+                self.mask_free_text();
+                return Ok(&self.mask);
+            }
             Phase::Bound(matcher) => matcher,
             Phase::Complete => return Err(TextError::input("the answer is complete")),
             Phase::Failed => return Err(failed()),
@@ -71,6 +77,28 @@ impl ShoalConstraint {
         }
         self.allow_all_ends();
         Ok(&self.mask)
+    }
+
+    /// All tokens but those that complete the trigger and go on as the grammar does not.
+    fn mask_free_text(&mut self) {
+        let (Phase::Free(free), Some(watch)) = (&self.phase, &self.start.watch) else {
+            return;
+        };
+        if !free.may_complete(watch) {
+            return;
+        }
+        let table = &self.start.tokenizer.table;
+        let probe = (self.probe).get_or_insert_with(|| Box::new(self.start.matcher()));
+        for &id in &watch.tailed {
+            let behind = free.clone().push(watch, watch.bytes(table, id as i32));
+            if behind.is_none_or(|behind| begins(probe, &self.start.trie, &behind)) {
+                continue;
+            }
+            if self.mask.is_empty() {
+                self.mask = all_of(table.len());
+            }
+            self.mask[id as usize / 32] &= !(1 << (id % 32));
+        }
     }
 
     /// The engine knows one token that ends an answer; a model may have several.
@@ -94,10 +122,7 @@ impl ShoalConstraint {
             )));
         }
         match &mut self.phase {
-            Phase::Free(tail) => {
-                tail.extend_from_slice(self.start.tokenizer.table.bytes(id));
-                self.look_for_trigger();
-            }
+            Phase::Free(_) => self.push_free_text(id)?,
             Phase::Bound(matcher) => {
                 if let Err(error) = matcher.consume_token(id as TokenId) {
                     self.phase = Phase::Failed;
@@ -122,43 +147,65 @@ impl ShoalConstraint {
             self.phase = Phase::Failed;
             return Err(failed());
         }
-        let is_complete = self.start.trigger.is_empty() || !self.start.repeats;
+        let is_complete = self.start.watch.is_none() || !self.start.repeats;
         self.phase = if is_complete {
             Phase::Complete
         } else {
-            Phase::Free(Vec::new())
+            Phase::Free(FreeText::again())
         };
         Ok(is_complete)
     }
 
-    fn look_for_trigger(&mut self) {
-        let Phase::Free(tail) = &mut self.phase else {
-            return;
+    fn push_free_text(&mut self, id: i32) -> Result<()> {
+        let (Phase::Free(free), Some(watch)) = (&mut self.phase, &self.start.watch) else {
+            return Ok(());
         };
-        let trigger = &self.start.trigger;
-        if let Some(at) = find(tail, trigger) {
-            let behind = tail.split_off(at + trigger.len());
-            let mut matcher = self.start.matcher();
-            let tokens = self.start.trie.tok_trie().greedy_tokenize(&behind);
-            if matches!(matcher.try_consume_tokens(&tokens), Ok(taken) if taken == tokens.len()) {
-                self.phase = Phase::Bound(Box::new(matcher));
-                return;
-            }
-            *tail = behind;
-        }
-        let kept = trigger.len() - 1;
-        if tail.len() > kept {
-            tail.drain(..tail.len() - kept);
-        }
+        let bytes = watch.bytes(&self.start.tokenizer.table, id);
+        let Some(behind) = free.push(watch, bytes) else {
+            return Ok(());
+        };
+        let mut matcher = self
+            .probe
+            .take()
+            .unwrap_or_else(|| Box::new(self.start.matcher()));
+        let tokens = tokens_of(&self.start.trie, &behind);
+        let taken = tokens.and_then(|tokens| matcher.consume_tokens(&tokens).ok());
+        self.phase = match taken {
+            Some(()) => Phase::Bound(matcher),
+            None => Phase::Failed,
+        };
+        taken.ok_or_else(|| {
+            TextError::input("the grammar does not allow what is behind its trigger")
+        })
     }
+}
+
+/// Whether the grammar's texts may begin so.
+fn begins(matcher: &mut Matcher, trie: &TokEnv, text: &[u8]) -> bool {
+    tokens_of(trie, text).is_some_and(
+        |tokens| matches!(matcher.validate_tokens(&tokens), Ok(taken) if taken == tokens.len()),
+    )
+}
+
+/// None where the vocabulary cannot spell the text.
+fn tokens_of(trie: &TokEnv, text: &[u8]) -> Option<Vec<TokenId>> {
+    let trie = trie.tok_trie();
+    let tokens = trie.greedy_tokenize(text);
+    let spelled: usize = tokens.iter().map(|&id| trie.token(id).len()).sum();
+    (spelled == text.len()).then_some(tokens)
+}
+
+/// The mask that has all of so many tokens.
+fn all_of(count: usize) -> Vec<u32> {
+    let mut mask = vec![u32::MAX; count.div_ceil(32)];
+    if let (Some(last), extra @ 1..) = (mask.last_mut(), count % 32) {
+        *last = (1 << extra) - 1;
+    }
+    mask
 }
 
 fn failed() -> TextError {
     TextError::input("the grammar has failed before")
-}
-
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
-    text.windows(part.len()).position(|window| window == part)
 }
 
 fn has_bit(mask: &[u32], id: TokenId) -> bool {

@@ -3,25 +3,37 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::compiler::{Kind, NamedSchema, ShoalGrammar, ShoalGrammarCompiler, Source};
+use super::compiler::{Kind, Part, ShoalGrammar, ShoalGrammarCompiler, Source};
 use super::constraint::ShoalConstraint;
-use crate::error::TextError;
+use super::free_text::Quiet;
+use crate::error::{Result, TextError};
 use crate::ffi::{guard, slice, ShoalBuffer, ShoalText};
 use crate::pipeline::ShoalTokenizer;
 
 #[repr(C)]
-pub struct ShoalNamedSchema {
+pub struct ShoalGrammarPart {
     name: ShoalText,
-    schema: ShoalText,
+    kind: i32,
+    text: ShoalText,
+}
+
+#[repr(C)]
+pub struct ShoalQuietText {
+    open: ShoalText,
+    closes: *const ShoalText,
+    close_count: usize,
+    is_anywhere: c_int,
+    starts_inside: c_int,
 }
 
 #[repr(C)]
 pub struct ShoalGrammarSource {
     kind: i32,
     text: ShoalText,
-    schemas: *const ShoalNamedSchema,
-    schema_count: usize,
+    parts: *const ShoalGrammarPart,
+    part_count: usize,
     trigger: ShoalText,
+    quiet: ShoalQuietText,
     repeats: c_int,
 }
 
@@ -31,28 +43,44 @@ pub struct ShoalMask {
     count: usize,
 }
 
-unsafe fn read_source<'a>(raw: &ShoalGrammarSource) -> crate::error::Result<Source<'a>> {
-    let kind = match raw.kind {
+fn kind_of(kind: i32) -> Result<Kind> {
+    Ok(match kind {
         0 => Kind::JsonSchema,
         1 => Kind::Regex,
         2 => Kind::Lark,
         3 => Kind::Gbnf,
         other => return Err(TextError::input(format!("{other} is no kind of grammar"))),
-    };
-    let schemas = slice(raw.schemas, raw.schema_count);
-    Ok(Source {
-        kind,
+    })
+}
+
+unsafe fn read_part<'a>(raw: &ShoalGrammarPart) -> Result<Part<'a>> {
+    Ok(Part {
+        name: raw.name.text("the grammar's name")?,
+        kind: kind_of(raw.kind)?,
         text: raw.text.text("the grammar")?,
-        schemas: schemas
-            .iter()
-            .map(|named| {
-                Ok(NamedSchema {
-                    name: named.name.text("the schema's name")?,
-                    schema: named.schema.text("the schema")?,
-                })
-            })
-            .collect::<crate::error::Result<_>>()?,
+    })
+}
+
+unsafe fn read_quiet<'a>(raw: &ShoalQuietText) -> Result<Quiet<'a>> {
+    let closes = slice(raw.closes, raw.close_count).iter();
+    Ok(Quiet {
+        open: raw.open.text("the mark")?,
+        closes: closes
+            .map(|close| close.text("the mark"))
+            .collect::<Result<_>>()?,
+        is_anywhere: raw.is_anywhere != 0,
+        starts_inside: raw.starts_inside != 0,
+    })
+}
+
+unsafe fn read_source<'a>(raw: &ShoalGrammarSource) -> Result<Source<'a>> {
+    let parts = slice(raw.parts, raw.part_count).iter();
+    Ok(Source {
+        kind: kind_of(raw.kind)?,
+        text: raw.text.text("the grammar")?,
+        parts: parts.map(|part| read_part(part)).collect::<Result<_>>()?,
         trigger: raw.trigger.text("the trigger")?,
+        quiet: read_quiet(&raw.quiet)?,
         repeats: raw.repeats != 0,
     })
 }

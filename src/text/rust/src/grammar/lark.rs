@@ -11,7 +11,7 @@ const MARK: &str = "%json";
 pub fn prepare(text: &str) -> Result<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(end) = next_mark(rest) {
+    while let Some(end) = behind_next(MARK, rest) {
         out.push_str(&rest[..end]);
         let line = 1 + text[..text.len() - rest.len() + end].matches('\n').count();
         let place = format!("the grammar, line {line}: {MARK}");
@@ -29,13 +29,24 @@ pub fn prepare(text: &str) -> Result<String> {
     Ok(out)
 }
 
-/// Behind the next %json that is in no string, expression or comment.
-fn next_mark(text: &str) -> Option<usize> {
+/// Refuses a grammar that refers to another one, as @name.
+pub fn check_alone(text: &str) -> Result<()> {
+    let Some(end) = behind_next("@", text) else {
+        return Ok(());
+    };
+    let line = 1 + text[..end].matches('\n').count();
+    Err(TextError::input(format!(
+        "the grammar, line {line}: @ refers to another grammar, and there is none"
+    )))
+}
+
+/// Behind the next mark that is in no string, expression or comment.
+fn behind_next(mark: &str, text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        if text[at..].starts_with(MARK) {
-            return Some(at + MARK.len());
+        if text[at..].starts_with(mark) {
+            return Some(at + mark.len());
         }
         at = match bytes[at] {
             b'"' => after_delimited(bytes, at),
@@ -93,5 +104,17 @@ mod tests {
         );
         assert!(message("start: %json {").contains("line 1"));
         assert!(message("start: %json").contains("a schema is expected"));
+    }
+
+    #[test]
+    fn a_reference_to_another_grammar_is_found() {
+        assert!(check_alone("start: \"@a\" /@b/ a # @c\na: \"@\" // @").is_ok());
+        let refused = check_alone("start: a\na: @b").unwrap_err();
+        assert!(
+            refused.message().contains("line 2: @"),
+            "{}",
+            refused.message()
+        );
+        assert!(check_alone("start: %json {\"const\": \"@\"}").is_ok());
     }
 }

@@ -3,6 +3,7 @@
 mod compiler;
 mod constraint;
 mod ffi;
+mod free_text;
 mod gbnf;
 mod lark;
 mod schema;
