@@ -196,11 +196,11 @@ def tokens_per_character(load: Load) -> float:
 
 
 def waits(answer: Answer, window: tuple[float, float]) -> list[float]:
-    """Between its events in the window; one that has not ended waits until the window's end."""
+    """Between its events in the window; one that has begun and not ended waits until the window's end."""
     begin, end = window
     times = [when for when, _ in answer.arrivals if when <= end]
-    if not answer.tokens:
-        times = (times or [answer.asked]) + [end]
+    if times and not answer.tokens:
+        times.append(end)
     return [when - before for before, when in itertools.pairwise(times) if when > begin]
 
 

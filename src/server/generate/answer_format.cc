@@ -244,7 +244,6 @@ std::optional<AnswerGrammar> read_anthropic_format(Fields* fields, std::string_v
   if (const Json* value = fields->object("output_config")) {
     Fields config(*value, "output_config");
     reader.anthropic_format(&config, "format");
-    config.refuse_unless("effort", {"high"}, "is not served");
     if (auto error = config.finish()) fields->fail(std::move(*error));
   }
   return std::move(reader).grammar();

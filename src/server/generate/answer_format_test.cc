@@ -119,8 +119,8 @@ TEST(AnswerFormat, WhatIsWrongIsRefusedByName) {
   EXPECT_EQ(fault(R"({"format": "xml"})", read_ollama_format), "format");
   EXPECT_EQ(fault(R"({"output_format": {"type": "text"}})", read_anthropic_format),
             "output_format.type");
-  EXPECT_EQ(fault(R"({"output_config": {"effort": "low"}})", read_anthropic_format),
-            "output_config.effort");
+  EXPECT_EQ(fault(R"({"output_config": {"bogus": 1}})", read_anthropic_format),
+            "output_config.bogus");
 }
 
 TEST(AnswerFormat, OneDemandIsEnough) {
