@@ -107,6 +107,7 @@ std::string read_answer(const std::vector<std::string_view>& pieces, CallFormat 
 void feed_answer(std::string_view answer) {
   constexpr size_t kCutsMax = 64;
   std::vector<std::string_view> bytes;
+  bytes.reserve(answer.size());
   for (size_t i = 0; i < answer.size(); ++i) bytes.push_back(answer.substr(i, 1));
   const size_t step = answer.size() / kCutsMax + 1;
   for (const CallFormat calls : kCallFormats) {

@@ -205,6 +205,7 @@ Result<std::optional<TokenId>> Sampler::sample_full(std::span<const float> logit
     }
     if (is_greedy()) return std::optional<TokenId>(summary_.top.front().id);
     heap_ = summary_.top;  // falling order is a heap already
+    while (heap_.back().logit == -kInfinity) heap_.pop_back();
     const auto token = draw(summary_.log_sum_exp, summary_.top.size() == summary_.rows);
     if (token.has_value()) return token;
     heap_.clear();

@@ -10,7 +10,7 @@
 // The draw is from the kept tokens in falling order, with CounterRandom: seed and draw number give
 // the same token on every platform.
 // NaN, +infinity, or nothing but -infinity is the request's error "non-finite logits".
-// Thread rule: one thread at a time. Memory: 9 bytes per vocabulary entry, up to 29 once all
+// Thread rule: one thread at a time. Memory: 9 bytes per vocabulary entry, up to 37 once all
 // logits were changed or sorted.
 #pragma once
 

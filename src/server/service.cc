@@ -49,7 +49,10 @@ ApiError Service::broken_off(const ChoiceEnd& end) {
   if (end.status.code() == StatusCode::kRequest) {
     return {.status = 500, .message = end.status.message(), .type = "server_error"};
   }
-  if (end.status.code() == StatusCode::kBusy) return to_error(end.status, *model_.generator);
+  if (end.status.code() == StatusCode::kBusy) {
+    return phase() == Phase::kDraining ? shutting_down_error()
+                                       : to_error(end.status, *model_.generator);
+  }
   return unavailable(end.status.is_ok() ? "the request was cancelled" : end.status.message(),
                      "answer_broken_off", std::nullopt);
 }

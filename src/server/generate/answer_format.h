@@ -2,7 +2,7 @@
 //
 // OpenAI's response_format and text.format; what local servers' clients send: vLLM's guided_* and
 // structured_outputs, llama.cpp's grammar and json_schema; Ollama's format; Anthropic's
-// output_format and output_config.format.
+// output_format and output_config.format; whoever calls has taken output_config.effort out.
 // A grammar is GBNF where it has "::=", else Lark.
 // Thread rule: pure functions.
 #pragma once

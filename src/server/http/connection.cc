@@ -144,6 +144,7 @@ bool Connection::skip_empty_lines() {
 asio::awaitable<bool> Connection::wait_for_request() {
   const Deadline deadline = Deadline::after(within(host_.options.idle_deadline));
   while (!skip_empty_lines()) {
+    if (is_ending_ && !turned_away_) co_return false;
     is_idle_ = true;
     const auto read = co_await stream_->read_some(buffer_.prepare(kReadBytes), deadline.left());
     is_idle_ = false;
@@ -228,6 +229,7 @@ asio::awaitable<bool> Connection::serve_request() {
   // of its own (RFC 9112, 6.1 and 6.3).
   const bool has_coding = find_header(request.headers, "transfer-encoding").has_value();
   if (has_coding && (!parser.chunked() || parser.get().version() < 11)) {
+    has_unread_body_ = true;
     exchanged_.keeps_alive = false;
     co_return co_await send_whole(exchanged_.write_error(
         {.status = 501, .message = "Transfer-Encoding: only chunked is understood, of HTTP/1.1"}));

@@ -163,9 +163,6 @@ class HttpServer::Impl {
     }
     std::ignore = acceptor_.close(error);
     accept_pause_.cancel();
-    const std::lock_guard lock(mutex_);
-    has_stopped_ = true;
-    closed_.notify_all();
   }
 
   asio::awaitable<void> accept() {
@@ -180,6 +177,10 @@ class HttpServer::Impl {
       }
       take(std::move(socket));
     }
+    // Only now is there no connection that take() has not seen.
+    const std::lock_guard lock(mutex_);
+    has_stopped_ = true;
+    closed_.notify_all();
   }
 
   // Why a new connection is not served.

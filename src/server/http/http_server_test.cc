@@ -417,7 +417,7 @@ TEST_F(HttpServerTest, ConnectionsThatAreMadeWhileTheServerDrainsAreToldSo) {
   other.send("POST /other HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi");
   auto drained =
       std::async(std::launch::async, [&] { return server_->drain(Deadline::after(kPatience)); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until drain() waits
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // until drain() waits
   go_on_.set_value();
   EXPECT_EQ(one.read_answer().body, "late");
   const auto answer = two.read_answer();

@@ -112,6 +112,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSou
         {.name = borrow(part.name), .kind = kind_of(part.kind), .text = borrow(part.text)});
   }
   std::vector<ShoalText> closes;
+  closes.reserve(source.quiet.closes.size());
   for (const std::string& close : source.quiet.closes) closes.push_back(borrow(close));
   const ShoalGrammarSource raw = {
       .kind = kind_of(source.kind),

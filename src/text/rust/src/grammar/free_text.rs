@@ -129,8 +129,10 @@ impl FreeText {
 
     /// The next token may complete the trigger and have something behind it.
     pub fn may_complete(&self, watch: &Watch) -> bool {
-        let is_begun =
-            || (1..watch.trigger.len()).any(|n| self.tail.ends_with(&watch.trigger[..n]));
+        let is_begun = || {
+            self.place != Place::Quiet
+                && (1..watch.trigger.len()).any(|n| self.tail.ends_with(&watch.trigger[..n]))
+        };
         !watch.tailed.is_empty() && (watch.is_trigger_in_a_token || is_begun())
     }
 
