@@ -148,7 +148,7 @@ class BadInputTest(harness.Case):
                 ("--temperature", "nan", "temperature is nan"), ("--top-p", "2", "top_p is 2"),
                 ("--min-p", "-0.5", "min_p is -0.5"),
                 ("--repetition-penalty", "0", "repetition_penalty is 0"),
-                ("--repetition-penalty", "inf", "a finite number above 0"),
+                ("--repetition-penalty", "inf", "must be from 0.001 to 1000"),
                 ("--presence-penalty", "inf", "presence_penalty is inf"),
                 ("--frequency-penalty", "nan", "frequency_penalty is nan"),
                 ("--top-k", "-3", "not in range 0 to 2147483647"),
