@@ -104,6 +104,7 @@ def test_steps() -> list[Step]:
     emulated = {"GTEST_FILTER": "-*_exact:*_portable*:*/exact*:*/portable*:MatmulPanel.*:"
                                 "*/Attention.*/neon_i8mm*:MachineProbe.*"}
     data = test_data()
+    tidy = tool("check_tidy.py", "build/release", "build/asan", "--without-tests")
     return [
         Step("data", [tool("fetch_test_data.py")]),
         *common_steps(),
@@ -111,8 +112,7 @@ def test_steps() -> list[Step]:
         Step("e2e", ctest("release", "-L", "e2e"), after="build"),
         Step("aarch64", build("aarch64") + ctest("aarch64"), env=emulated),
         Step("asan-build", build("asan")),
-        Step("tidy", [tool("check_tidy.py", "build/release", "build/asan")], after="asan-build",
-             timeout_s=3000),
+        Step("tidy", [tidy], after="asan-build", timeout_s=3000),
         Step("asan", unit("asan"), after="asan-build", env=symbolizer | data),
         Step("asan-storm", ctest("asan", "-R", "^e2e_serve_storm$"), after="asan-build",
              env=asan_storm),
