@@ -70,6 +70,12 @@ class HttpServerTest : public ::testing::Test {
 
   RawClient client() { return RawClient(server_->port()); }
   std::shared_ptr<Exchange> held() { return held_.get_future().get(); }
+  // Ready once the exchange has told its route that the client has gone.
+  static std::future<void> hears_of_end(Exchange& exchange) {
+    const auto gone = std::make_shared<std::promise<void>>();
+    exchange.set_callbacks({.on_gone = [gone] { gone->set_value(); }, .on_room = {}});
+    return gone->get_future();
+  }
 
   std::promise<std::shared_ptr<Exchange>> held_;
   std::promise<void> stalled_, go_on_;
@@ -308,10 +314,9 @@ TEST_F(HttpServerTest, ARouteIsToldThatItsClientHasGone) {
   RawClient one = client();
   one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   const auto exchange = held();
-  std::promise<void> gone;
-  exchange->set_callbacks({.on_gone = [&] { gone.set_value(); }, .on_room = {}});
+  const auto is_gone = hears_of_end(*exchange);
   one.close();
-  EXPECT_EQ(gone.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(is_gone.wait_for(kPatience), std::future_status::ready);
 }
 
 TEST_F(HttpServerTest, PipelinedRequestsDoNotHideThatTheirClientHasGone) {
@@ -319,11 +324,9 @@ TEST_F(HttpServerTest, PipelinedRequestsDoNotHideThatTheirClientHasGone) {
   RawClient one = client();
   one.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   const auto exchange = held();
-  std::promise<void> gone;
-  exchange->set_callbacks({.on_gone = [&] { gone.set_value(); }, .on_room = {}});
+  const auto is_gone = hears_of_end(*exchange);
   const std::string next = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
   ASSERT_TRUE(one.send(next + std::string(100'000, 'x')));
-  auto is_gone = gone.get_future();
   EXPECT_EQ(is_gone.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
   one.close();
   EXPECT_EQ(is_gone.wait_for(kPatience), std::future_status::ready);

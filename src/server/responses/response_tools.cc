@@ -18,8 +18,7 @@ namespace {
 std::string_view remedy(std::string_view type) {
   if (type.starts_with("web_search")) {
     return "it runs at OpenAI's own; turn it off in the client (Codex: web_search = \"disabled\" "
-           "at "
-           "the top of config.toml)";
+           "at the top of config.toml)";
   }
   if (type == "image_generation") {
     return "it runs at OpenAI's own; turn it off in the client (Codex: image_generation = false "
