@@ -51,11 +51,18 @@ std::vector<World> all_worlds() {
   for (const int size : {1, 2, 3, 4, 5, 8}) worlds.push_back({"shm", size});
   for (const int size : {2, 3, 4}) worlds.push_back({"shm", size, false});
   for (const int size : {2, 3, 5}) worlds.push_back({"tcp", size});
+  for (const int size : {2, 3}) worlds.push_back({"verbs", size});
+  for (const int size : {2, 4}) worlds.push_back({"verbs_thunderbolt", size});
   return worlds;
 }
 
 class Collectives : public testing::TestWithParam<World> {
  protected:
+  void SetUp() override {
+    if (GetParam().maker == "verbs" && !fabric::has_rdma_device()) {
+      GTEST_SKIP() << fabric::kNoRdmaDevice;
+    }
+  }
   static ThreadGroupOptions options(uint64_t seed = 1) {
     ThreadGroupOptions options;
     options.maker = GetParam().maker;

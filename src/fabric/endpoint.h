@@ -84,6 +84,11 @@ class Endpoint {
   virtual Result<std::optional<SendSlot>> try_acquire_send() = 0;
   // Hands the oldest acquired slot to the transport. note.bytes <= the slot's payload.
   virtual Status post_send(const SendSlot& slot, const SlotNote& note) = 0;
+  // From now on try_send() may send bytes of this memory without a copy, where the transport can;
+  // until unregister_memory(), before which it must not be unmapped. kNode: the device refused; all
+  // works as before. For callers: RegisteredMemory (fabric.h).
+  virtual Status register_memory(std::span<std::byte> memory);
+  virtual void unregister_memory(std::span<std::byte> memory);
   // Posts a slot with these bytes (note.bytes of them), which are only sure to have been copied
   // when poll_sends() says true: until then they must stay as they are. False when there is no
   // credit or no free buffer. Not while an acquired slot is not posted.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "fabric/link/liveness.h"
 #include "fabric/shm/mapped_memory.h"
 
@@ -13,6 +14,8 @@ std::string_view link_kind_name(LinkKind kind) {
       return "shm";
     case LinkKind::kTcp:
       return "tcp";
+    case LinkKind::kVerbs:
+      return "verbs";
   }
   CHECK_MSG(false, "unknown LinkKind");
 }
@@ -20,7 +23,8 @@ std::string_view link_kind_name(LinkKind kind) {
 Result<LinkKind> parse_link_kind(std::string_view name) {
   if (name == "shm") return LinkKind::kShm;
   if (name == "tcp") return LinkKind::kTcp;
-  return Status::request("unknown link '" + std::string(name) + "': it is shm or tcp");
+  if (name == "verbs") return LinkKind::kVerbs;
+  return Status::request("unknown link '" + std::string(name) + "': it is shm, tcp or verbs");
 }
 
 Fabric::Fabric(Parts parts) : parts_(std::move(parts)) {
@@ -50,6 +54,31 @@ std::string_view Fabric::link_name() const {
     if (endpoint != nullptr) return endpoint->info().link;
   }
   return "none";
+}
+
+RegisteredMemory::RegisteredMemory(Fabric& fabric, std::span<std::byte> memory)
+    : fabric_(&fabric), memory_(memory) {
+  for (int peer = 0; peer < fabric.size(); ++peer) {
+    if (peer == fabric.rank()) continue;
+    const Status status = fabric.endpoint(peer).register_memory(memory);
+    if (!status.is_ok()) spdlog::warn("messages are copied to be sent: {}", status.message());
+  }
+}
+
+RegisteredMemory::~RegisteredMemory() {
+  if (fabric_ == nullptr) return;
+  for (int peer = 0; peer < fabric_->size(); ++peer) {
+    if (peer != fabric_->rank()) fabric_->endpoint(peer).unregister_memory(memory_);
+  }
+}
+
+RegisteredMemory::RegisteredMemory(RegisteredMemory&& other) noexcept
+    : fabric_(std::exchange(other.fabric_, nullptr)), memory_(other.memory_) {}
+
+RegisteredMemory& RegisteredMemory::operator=(RegisteredMemory&& other) noexcept {
+  std::swap(fabric_, other.fabric_);
+  std::swap(memory_, other.memory_);
+  return *this;
 }
 
 std::unique_ptr<Fabric> make_single_fabric(std::string node_name) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,10 +27,11 @@ namespace shoal::fabric {
 class LivenessMonitor;
 class MappedMemory;
 
-enum class LinkKind { kShm, kTcp };
+// The numbers travel in join infos.
+enum class LinkKind : uint32_t { kShm = 1, kTcp = 2, kVerbs = 3 };
 
 std::string_view link_kind_name(LinkKind kind);
-// "shm" or "tcp"; kRequest otherwise.
+// "shm", "tcp" or "verbs"; kRequest otherwise.
 Result<LinkKind> parse_link_kind(std::string_view name);
 
 // How a peer's death is noticed.
@@ -90,6 +92,22 @@ class Fabric {
  private:
   Parts parts_;
   std::vector<UniqueFd> kept_open_;
+};
+
+// Memory that all endpoints of a fabric may send from without a copy, as long as this object lives.
+// Where a device refuses that, the log says so, and messages are copied.
+class RegisteredMemory {
+ public:
+  RegisteredMemory() = default;
+  // Borrows both.
+  RegisteredMemory(Fabric& fabric, std::span<std::byte> memory);
+  ~RegisteredMemory();
+  RegisteredMemory(RegisteredMemory&& other) noexcept;
+  RegisteredMemory& operator=(RegisteredMemory&& other) noexcept;
+
+ private:
+  Fabric* fabric_ = nullptr;
+  std::span<std::byte> memory_;
 };
 
 // A group of one: no endpoints.

@@ -4,6 +4,7 @@
 
 #include "fabric/shm/shm_endpoint.h"
 #include "fabric/tcp/tcp_endpoint.h"
+#include "fabric/verbs/verbs_connect.h"
 
 namespace shoal::fabric {
 
@@ -80,6 +81,15 @@ Status FabricBuilder::add_tcp(int peer, UniqueFd data, UniqueFd liveness) {
   ASSIGN_OR_RETURN(parts_.endpoints[static_cast<size_t>(peer)],
                    TcpEndpoint::create(info_for(peer, "tcp"), std::move(data), *parts_.health));
   add_liveness(peer, "tcp", std::move(liveness));
+  return Status::ok();
+}
+
+Status FabricBuilder::add_verbs(int peer, const VerbsProvider& provider, UniqueFd data,
+                                UniqueFd liveness, const Deadline& deadline) {
+  ASSIGN_OR_RETURN(
+      parts_.endpoints[static_cast<size_t>(peer)],
+      connect_verbs(provider, data.get(), info_for(peer, "verbs"), *parts_.health, deadline));
+  add_liveness(peer, "verbs", std::move(liveness));
   return Status::ok();
 }
 

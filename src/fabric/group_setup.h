@@ -15,6 +15,7 @@
 #include "fabric/link/liveness.h"
 #include "fabric/shm/mapped_memory.h"
 #include "fabric/shm/shm_segment.h"
+#include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
 
@@ -45,6 +46,10 @@ class FabricBuilder {
   void unmap_memory() { parts_.mapped.reset(); }
   Status add_shm(int peer, std::unique_ptr<ShmSegment> segment, UniqueFd liveness);
   Status add_tcp(int peer, UniqueFd data, UniqueFd liveness);
+  // Queue pairs to the peer, which `data` brings up. All ranks add their pairs in an order in which
+  // none waits for another in a circle: by rising rank.
+  Status add_verbs(int peer, const VerbsProvider& provider, UniqueFd data, UniqueFd liveness,
+                   const Deadline& deadline);
   // Every peer must have been added. Starts the liveness monitor.
   Result<std::unique_ptr<Fabric>> finish(const SpinSituation& situation);
 

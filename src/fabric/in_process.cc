@@ -63,12 +63,17 @@ Result<Fabrics> make_tcp(const InProcessOptions& options, const GroupSetup& comm
                          const Deadline& deadline) {
   ASSIGN_OR_RETURN(UniqueFd listener, listen_tcp(options.listen));
   ASSIGN_OR_RETURN(const SocketAddress address, local_address(listener.get()));
+  VerbsProvider verbs = options.verbs;
+  if (options.link == LinkKind::kVerbs && verbs.table == nullptr) {
+    ASSIGN_OR_RETURN(verbs.table, load_verbs());
+  }
   const std::vector<GroupSetup> setups = make_setups(options, common);
   return connect_all(setups.size(), [&](size_t rank) {
     TcpGroupOptions tcp;
     tcp.setup = setups[rank];
     tcp.tuning = options.tuning;
     tcp.ranks_on_host = options.size;
+    tcp.verbs = verbs;
     tcp.rank0 = HostPort{.host = options.listen.host, .port = address.port()};
     if (rank == 0) tcp.listener = std::move(listener);
     return connect_tcp_group(std::move(tcp), deadline);

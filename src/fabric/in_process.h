@@ -11,6 +11,7 @@
 #include "fabric/fabric.h"
 #include "fabric/group_setup.h"
 #include "fabric/tcp/address.h"
+#include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
 
@@ -19,7 +20,8 @@ struct InProcessOptions {
   LinkKind link = LinkKind::kShm;
   FabricOptions fabric;
   TcpTuning tuning{};
-  HostPort listen{.host = "127.0.0.1", .port = 0};  // of rank 0, for TCP
+  HostPort listen{.host = "127.0.0.1", .port = 0};  // of rank 0, for TCP and verbs
+  VerbsProvider verbs{};                            // for verbs; without a table: the system's
 };
 
 // By rank.

@@ -157,11 +157,17 @@ Status LocalGroup::connect_tcp(const GroupSetup& setup, const Deadline& deadline
   TcpGroupOptions tcp;
   tcp.setup = setup;
   tcp.ranks_on_host = options_.size;
-  ASSIGN_OR_RETURN(tcp.listener, listen_tcp(HostPort{.host = "127.0.0.1", .port = 0}));
+  std::string host = "127.0.0.1";
+  if (options_.link == LinkKind::kVerbs) {
+    ASSIGN_OR_RETURN(tcp.verbs.table, load_verbs());
+    ASSIGN_OR_RETURN(host, local_rdma_address(*tcp.verbs.table));
+  }
+  ASSIGN_OR_RETURN(tcp.listener, listen_tcp(HostPort{.host = host, .port = 0}));
   ASSIGN_OR_RETURN(const SocketAddress address, local_address(tcp.listener.get()));
   for (int rank = 1; rank < options_.size; ++rank) {
     const int socket = children_[static_cast<size_t>(rank - 1)].join_socket.get();
     JoinInfo info = make_join_info(options_, setup, rank);
+    info.host = host;
     info.port = address.port();
     RETURN_IF_ERROR(
         send_join_info(socket, info, deadline).with_context(rank_text(static_cast<size_t>(rank))));
@@ -218,10 +224,13 @@ namespace {
 
 Result<std::unique_ptr<Fabric>> join_with(int socket, const JoinInfo& info,
                                           const Deadline& deadline) {
-  if (info.link == LinkKind::kTcp) {
+  if (info.link != LinkKind::kShm) {
     TcpGroupOptions tcp;
+    if (info.link == LinkKind::kVerbs) {
+      ASSIGN_OR_RETURN(tcp.verbs.table, load_verbs());
+    }
     tcp.setup = info.setup;
-    tcp.rank0 = HostPort{.host = "127.0.0.1", .port = info.port};
+    tcp.rank0 = HostPort{.host = info.host, .port = info.port};
     tcp.ranks_on_host = info.setup.size;
     return connect_tcp_group(std::move(tcp), deadline);
   }

@@ -28,6 +28,9 @@ using testing::HasSubstr;
 
 class LocalGroupTest : public testing::TestWithParam<LinkKind> {
  protected:
+  void SetUp() override {
+    if (GetParam() == LinkKind::kVerbs && !has_rdma_device()) GTEST_SKIP() << kNoRdmaDevice;
+  }
   static Result<std::unique_ptr<LocalGroup>> launch(int size, const std::string& mode = "echo") {
     LocalGroupOptions options;
     options.size = size;
@@ -39,7 +42,8 @@ class LocalGroupTest : public testing::TestWithParam<LinkKind> {
   static std::string link() { return std::string(link_kind_name(GetParam())); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Links, LocalGroupTest, testing::Values(LinkKind::kShm, LinkKind::kTcp),
+INSTANTIATE_TEST_SUITE_P(Links, LocalGroupTest,
+                         testing::Values(LinkKind::kShm, LinkKind::kTcp, LinkKind::kVerbs),
                          [](const auto& info) { return std::string(link_kind_name(info.param)); });
 
 Status echo_once(Fabric& fabric, int peer, size_t bytes) {

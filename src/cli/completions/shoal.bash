@@ -27,7 +27,7 @@ _shoal() {
     "run --split") return ;;
     "run --ctx") return ;;
     "run --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "run --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "run --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
     "run --threads") return ;;
     "run --kernels") return ;;
     "run --system") return ;;
@@ -60,7 +60,7 @@ _shoal() {
     "serve --split") return ;;
     "serve --ctx") return ;;
     "serve --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "serve --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "serve --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
     "serve --threads") return ;;
     "serve --kernels") return ;;
     "plan --nodes") return ;;
@@ -75,10 +75,10 @@ _shoal() {
     "bench model --split") return ;;
     "bench model --ctx") return ;;
     "bench model --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "bench model --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "bench model --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
     "bench model --threads") return ;;
     "bench model --kernels") return ;;
-    "bench fabric --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "bench fabric --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
     "bench fabric --nodes") return ;;
     "bench fabric --rounds") return ;;
     "bench machine --threads") return ;;
@@ -91,7 +91,7 @@ _shoal() {
     "trace --split") return ;;
     "trace --ctx") return ;;
     "trace --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "trace --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "trace --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
     "trace --threads") return ;;
     "trace --kernels") return ;;
     "eval --text") COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -102,7 +102,7 @@ _shoal() {
     "eval --split") return ;;
     "eval --ctx") return ;;
     "eval --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "eval --link") COMPREPLY=($(compgen -W "shm tcp" -- "$current")); return ;;
+    "eval --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
     "eval --threads") return ;;
     "eval --kernels") return ;;
   esac

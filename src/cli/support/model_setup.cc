@@ -168,9 +168,9 @@ void add_layout_options(CLI::App& command, ModelOptions* options) {
 }
 
 void add_compute_options(CLI::App& command, ModelOptions* options) {
-  command.add_option("--link", options->link, "How local nodes are joined: shm or tcp")
-      ->check(CLI::IsMember({"shm", "tcp"}))
-      ->type_name("{shm,tcp}")
+  command.add_option("--link", options->link, "How local nodes are joined: shm, tcp or verbs (RDMA)")
+      ->check(CLI::IsMember({"shm", "tcp", "verbs"}))
+      ->type_name("{shm,tcp,verbs}")
       ->capture_default_str();
   command
       .add_option("--threads", options->threads,

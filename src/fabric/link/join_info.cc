@@ -14,6 +14,7 @@ constexpr uint32_t kMagic = 0x4e494f4a;  // "JOIN"
 constexpr size_t kHeaderBytes = 8;
 constexpr size_t kBodyBytesMax = 16 * 1024;
 constexpr size_t kNameBytesMax = 63;
+constexpr size_t kHostBytesMax = 63;
 
 // Limits of the liveness options; a parent is trusted, but a wrong program may be on the socket.
 constexpr int64_t kBeatNsMin = 1'000'000;
@@ -26,7 +27,7 @@ constexpr int32_t kThreadsMax = 4096;
 std::vector<std::byte> encode_join_info(const JoinInfo& info) {
   const GroupSetup& setup = info.setup;
   ByteWriter body;
-  body.write(static_cast<uint32_t>(info.link == LinkKind::kTcp ? 2 : 1));
+  body.write(static_cast<uint32_t>(info.link));
   body.write(static_cast<int32_t>(setup.rank));
   body.write(static_cast<int32_t>(setup.size));
   body.write(setup.epoch);
@@ -36,6 +37,7 @@ std::vector<std::byte> encode_join_info(const JoinInfo& info) {
   body.write(static_cast<int64_t>(setup.fabric.liveness.beat_interval.count()));
   body.write(static_cast<int32_t>(setup.fabric.liveness.missed_beats_max));
   body.write(static_cast<int32_t>(setup.fabric.threads_per_rank));
+  body.write_string(std::string_view(info.host).substr(0, kHostBytesMax));
   body.write(info.port);
   body.write(static_cast<uint16_t>(info.has_mapped_memory ? 1 : 0));
   for (const std::string& name : info.node_names) {
@@ -55,8 +57,8 @@ Result<JoinInfo> read_join_info(std::span<const std::byte> bytes) {
   JoinInfo info;
   GroupSetup& setup = info.setup;
   ASSIGN_OR_RETURN(const uint32_t link, reader.read<uint32_t>());
-  if (link != 1 && link != 2) return Status::group("names an unknown kind of link");
-  info.link = link == 2 ? LinkKind::kTcp : LinkKind::kShm;
+  if (link < 1 || link > 3) return Status::group("names an unknown kind of link");
+  info.link = static_cast<LinkKind>(link);
   ASSIGN_OR_RETURN(setup.rank, reader.read<int32_t>());
   ASSIGN_OR_RETURN(setup.size, reader.read<int32_t>());
   ASSIGN_OR_RETURN(setup.epoch, reader.read<uint64_t>());
@@ -67,6 +69,8 @@ Result<JoinInfo> read_join_info(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const int64_t beat_ns, reader.read<int64_t>());
   ASSIGN_OR_RETURN(setup.fabric.liveness.missed_beats_max, reader.read<int32_t>());
   ASSIGN_OR_RETURN(setup.fabric.threads_per_rank, reader.read<int32_t>());
+  ASSIGN_OR_RETURN(const std::string_view host, reader.read_string(kHostBytesMax));
+  info.host = printable(host);
   ASSIGN_OR_RETURN(info.port, reader.read<uint16_t>());
   ASSIGN_OR_RETURN(const uint16_t mapped, reader.read<uint16_t>());
   info.has_mapped_memory = mapped == 1;

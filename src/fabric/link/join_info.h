@@ -19,7 +19,8 @@ struct JoinInfo {
   LinkKind link = LinkKind::kShm;
   GroupSetup setup;
   std::vector<std::string> node_names;  // by rank
-  uint16_t port = 0;                    // of rank 0 on 127.0.0.1, for TCP
+  std::string host = "127.0.0.1";       // where rank 0 listens, for TCP and verbs
+  uint16_t port = 0;
   bool has_mapped_memory = false;  // the descriptor of the memory of all ranks follows, for shm
 };
 

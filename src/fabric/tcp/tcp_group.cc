@@ -227,8 +227,14 @@ Result<std::unique_ptr<Fabric>> Joiner::build() {
   FabricBuilder builder(setup(), std::move(names));
   for (size_t peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    RETURN_IF_ERROR(builder.add_tcp(static_cast<int>(peer), std::move(links_[peer].data),
-                                    std::move(links_[peer].liveness)));
+    Link& link = links_[peer];
+    const int number = static_cast<int>(peer);
+    if (options_.verbs.table != nullptr) {
+      RETURN_IF_ERROR(builder.add_verbs(number, options_.verbs, std::move(link.data),
+                                        std::move(link.liveness), deadline_));
+    } else {
+      RETURN_IF_ERROR(builder.add_tcp(number, std::move(link.data), std::move(link.liveness)));
+    }
   }
   return builder.finish({.ranks_on_host = options_.ranks_on_host,
                          .threads_per_rank = setup().fabric.threads_per_rank});

@@ -1,4 +1,5 @@
-// The TCP maker: a full mesh of connections, formed through rank 0.
+// The TCP maker: a full mesh of connections, formed through rank 0; and that of verbs, whose queue
+// pairs come up over these connections.
 //
 // Rank 0 listens; the others connect to it with rank and secret and say where they listen; rank 0
 // sends everyone the table of names and addresses; then each rank connects to all lower ones. Each
@@ -18,6 +19,7 @@
 #include "fabric/group_setup.h"
 #include "fabric/tcp/acceptor.h"
 #include "fabric/tcp/address.h"
+#include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
 
@@ -32,6 +34,9 @@ struct TcpGroupOptions {
   // One connection and handshake may take this long.
   Nanoseconds connect_max{std::chrono::seconds(10)};
   int ranks_on_host = 1;
+  // With a table: messages go over RDMA, and TCP only brings the queue pairs up and watches the
+  // peers.
+  VerbsProvider verbs{};
 };
 
 Result<std::unique_ptr<Fabric>> connect_tcp_group(TcpGroupOptions options,

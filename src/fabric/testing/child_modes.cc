@@ -62,8 +62,11 @@ int launch_and_wait(LinkKind link) {
 int run_child_mode(const std::string& mode) {
   if (mode == "echo") return echo();
   if (mode == "meet") return meet();
-  if (mode == "launch-shm") return launch_and_wait(LinkKind::kShm);
-  if (mode == "launch-tcp") return launch_and_wait(LinkKind::kTcp);
+  constexpr std::string_view kLaunch = "launch-";
+  if (mode.starts_with(kLaunch)) {
+    const auto link = parse_link_kind(std::string_view(mode).substr(kLaunch.size()));
+    return link.is_ok() ? launch_and_wait(*link) : 2;
+  }
   if (mode == "exit") return 9;
   std::fprintf(stderr, "unknown child mode %s\n", mode.c_str());
   return 2;

@@ -1,10 +1,18 @@
 #include "fabric/testing/thread_group.h"
 
+#include <cstdlib>
 #include <thread>
 
 #include "fabric/in_process.h"
+#include "fabric/verbs/verbs_port.h"
 
 namespace shoal::fabric {
+
+bool has_rdma_device() {
+  if (std::getenv("SHOAL_GUEST") != nullptr) return true;
+  const auto table = load_verbs();
+  return table.is_ok() && local_rdma_address(**table).is_ok();
+}
 
 ThreadGroup::ThreadGroup(const ThreadGroupOptions& options) {
   if (options.maker == "sim") {
@@ -19,9 +27,22 @@ ThreadGroup::ThreadGroup(const ThreadGroupOptions& options) {
   }
   InProcessOptions in_process;
   in_process.size = options.size;
+  const bool is_verbs = options.maker.starts_with("verbs_");
+  if (is_verbs) {
+    FakeVerbsOptions verbs = options.verbs;
+    using Mode = FakeVerbsOptions::Mode;
+    if (options.maker == "verbs_rc") verbs.mode = Mode::kLinuxRc;
+    if (options.maker == "verbs_uc") verbs.mode = Mode::kLinuxUc;
+    if (options.maker == "verbs_thunderbolt") verbs.mode = Mode::kThunderbolt;
+    verbs_ = std::make_unique<FakeVerbs>(verbs);
+    in_process.verbs = verbs_->provider();
+  }
   const bool is_ipv6 = options.maker == "tcp6";
   if (is_ipv6) in_process.listen = {.host = "::1", .port = 0};
-  in_process.link = is_ipv6 ? LinkKind::kTcp : *parse_link_kind(options.maker);
+  if (options.maker == "verbs") in_process.listen.host = *local_rdma_address(**load_verbs());
+  in_process.link = is_ipv6    ? LinkKind::kTcp
+                    : is_verbs ? LinkKind::kVerbs
+                               : *parse_link_kind(options.maker);
   in_process.fabric.slots = options.slots;
   in_process.tuning = options.tuning;
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

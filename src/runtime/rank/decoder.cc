@@ -53,6 +53,9 @@ Status Decoder::allocate() {
   RETURN_IF_ERROR(buffers_.residual.allocate(tokens, hidden));
   RETURN_IF_ERROR(buffers_.next_residual.allocate(tokens, hidden));
   RETURN_IF_ERROR(buffers_.partial.allocate(tokens, hidden));
+  registered_ = fabric::RegisteredMemory(
+      parts_.group.fabric(),
+      std::as_writable_bytes(buffers_.partial.first(tokens * parts_.config.hidden)));
   RETURN_IF_ERROR(buffers_.q.allocate(tokens, q_cols));
   RETURN_IF_ERROR(buffers_.mixed.allocate(tokens, q_cols));
   RETURN_IF_ERROR(buffers_.k.allocate(tokens, kv_cols));

@@ -143,6 +143,7 @@ class Decoder {
   const DecoderLimits limits_;
   const tensor::RopeTable rope_;
   Buffers buffers_;
+  fabric::RegisteredMemory registered_;  // partial
   size_t parts_floats_ = 0;
   tensor::Activations packed_;                 // of whichever matrices are next
   std::vector<LogitSummary> piece_summaries_;  // [outputs_max, summary_pieces()]

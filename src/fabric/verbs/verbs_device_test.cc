@@ -1,0 +1,166 @@
+// Groups of processes over this machine's RDMA device: what a peer's death, a bad wire and a pulled
+// cable do, and that the device can be used at once again. ./dev test runs them in a guest whose
+// devices are soft-RoCE's; those that need a wire want its topology "wire" (tests/guest/start.sh).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "fabric/local_launch.h"
+#include "fabric/message.h"
+#include "fabric/testing/thread_group.h"
+
+namespace shoal::fabric {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+constexpr int kTimes = 20;
+// The silence limit is 1.2 s.
+constexpr Nanoseconds kNoticedWithin = seconds(2);
+
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string text;
+  char piece[512];
+  while (pipe != nullptr && fgets(piece, sizeof(piece), pipe.get()) != nullptr) text += piece;
+  return text;
+}
+
+void shell(const std::string& command) { ASSERT_EQ(std::system(command.c_str()), 0) << command; }
+
+// What the kernel holds for all devices: queue pairs, regions, completion queues, contexts.
+std::string resources() { return output_of("rdma resource show"); }
+
+class VerbsDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_rdma_device()) GTEST_SKIP() << kNoRdmaDevice;
+    resources_ = resources();
+    ASSERT_THAT(resources_, HasSubstr("qp "));
+  }
+  void TearDown() override {
+    if (resources_.empty()) return;
+    // A killed process is taken apart after its parent has heard of it.
+    const Deadline deadline = Deadline::after(seconds(10));
+    while (resources() != resources_ && !deadline.expired()) {
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+    EXPECT_EQ(resources(), resources_) << output_of("rdma resource show qp");
+  }
+  static bool has_wire() {
+    const char* guest = std::getenv("SHOAL_GUEST");
+    return guest != nullptr && std::string_view(guest) == "wire";
+  }
+
+  static std::unique_ptr<LocalGroup> launch() {
+    LocalGroupOptions options;
+    options.size = 2;
+    options.link = LinkKind::kVerbs;
+    options.child_command = {"/proc/self/exe", "--child", "echo"};
+    options.fabric.slots = {.payload_bytes = 16 * 1024, .count = 4};
+    auto group = LocalGroup::launch(std::move(options), Deadline::after(seconds(30)));
+    EXPECT_TRUE(group.is_ok()) << group.status().to_string();
+    return group.is_ok() ? std::move(*group) : nullptr;
+  }
+  static Status echo(Fabric& fabric, size_t bytes) {
+    const auto sent = test_bytes(bytes, bytes);
+    RETURN_IF_ERROR(send_message(fabric.endpoint(1), sent, test_wait(fabric)));
+    ASSIGN_OR_RETURN(const auto back,
+                     receive_message(fabric.endpoint(1), 1 << 27, test_wait(fabric)));
+    return back == sent ? Status::ok() : Status::request("the echo differs");
+  }
+  // A group that works, then `end`, while a message of 1 MB is under way: the survivor names the
+  // peer in time.
+  template <typename End>
+  void expect_named(const End& end) {
+    const auto group = launch();
+    ASSERT_NE(group, nullptr);
+    Fabric& fabric = group->fabric();
+    ASSERT_TRUE(echo(fabric, 100'000).is_ok());
+    ASSERT_NE(resources(), resources_);
+    std::this_thread::sleep_for(milliseconds(150));  // beats have been exchanged
+    end(*group);
+    const Nanoseconds begin = SteadyClock::instance().now();
+    Status status;
+    while (status.is_ok()) status = echo(fabric, 1'000'000);
+    EXPECT_LT(SteadyClock::instance().now() - begin, kNoticedWithin);
+    EXPECT_EQ(status.code(), StatusCode::kGroup);
+    EXPECT_EQ(fabric.health().culprit(), 1) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 (node-1) over verbs"));
+    kill(group->pid(1), SIGKILL);
+  }
+
+ private:
+  std::string resources_;
+};
+
+// C72: nothing of the dead one is left, neither here nor in the kernel.
+TEST_F(VerbsDevice, APeerKilledIsNamedAndTheDeviceServesTheNextGroupAtOnce) {
+  for (int i = 0; i < kTimes && !HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    expect_named([](LocalGroup& group) { kill(group.pid(1), SIGKILL); });
+  }
+}
+
+TEST_F(VerbsDevice, APeerStoppedIsNamedAndTheDeviceServesTheNextGroupAtOnce) {
+  for (int i = 0; i < kTimes && !HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    expect_named([](LocalGroup& group) { kill(group.pid(1), SIGSTOP); });
+  }
+}
+
+TEST_F(VerbsDevice, AWireThatLosesAndReordersPacketsLosesNoMessage) {
+  if (!has_wire()) GTEST_SKIP() << "needs the guest's topology \"wire\"";
+  for (const std::string end : {"veth0", "veth1"}) {
+    shell("tc qdisc add dev " + end + " root netem loss 5% delay 100us reorder 5%");
+  }
+  for (int i = 0; i < kTimes && !HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    const auto group = launch();
+    ASSERT_NE(group, nullptr);
+    for (const size_t bytes : {size_t{0}, size_t{1000}, size_t{20'000}, size_t{200'000}}) {
+      const Status status = echo(group->fabric(), bytes);
+      ASSERT_TRUE(status.is_ok()) << status.to_string();
+    }
+  }
+  for (const std::string end : {"veth0", "veth1"}) shell("tc qdisc del dev " + end + " root");
+}
+
+// C71. An MTU of 1500 bytes leaves room for RDMA's 1024.
+TEST_F(VerbsDevice, AWireWithAnotherMtuAtEachEndCarriesLargeMessages) {
+  if (!has_wire()) GTEST_SKIP() << "needs the guest's topology \"wire\"";
+  shell("ip link set veth1 mtu 1500");
+  {
+    const auto group = launch();
+    ASSERT_NE(group, nullptr);
+    const Status status = echo(group->fabric(), 300'000);
+    EXPECT_TRUE(status.is_ok()) << status.to_string();
+  }
+  shell("ip link set veth1 mtu 4500");
+}
+
+TEST_F(VerbsDevice, APulledCableIsNamedByItsPeerAndServesTheNextGroupOncePluggedIn) {
+  if (!has_wire()) GTEST_SKIP() << "needs the guest's topology \"wire\"";
+  for (int i = 0; i < kTimes && !HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    expect_named([](LocalGroup& /*group*/) { shell("ip link set veth0 down"); });
+    // What falls with a link that goes down: its routes.
+    shell(
+        "ip link set veth0 up && ip link set veth1 up && "
+        "ip route replace 192.0.2.2 dev veth0 src 192.0.2.1 table 100 && "
+        "ip route replace 192.0.2.1 dev veth1 src 192.0.2.2 table 100");
+  }
+}
+
+}  // namespace
+}  // namespace shoal::fabric

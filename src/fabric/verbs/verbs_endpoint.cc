@@ -1,0 +1,410 @@
+#include "fabric/verbs/verbs_endpoint.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/spin_pause.h"
+#include "fabric/link/stream.h"
+#include "fabric/verbs/bounded_call.h"
+
+namespace shoal::fabric {
+namespace {
+
+// A payload from this size on is sent in place; a smaller one is copied sooner than the completion
+// of its send comes back.
+constexpr size_t kInPlaceBytesMin = 16 * 1024;
+// Completions taken at once.
+constexpr size_t kCompletions = 16;
+// How long a closing endpoint waits for what it has sent to arrive.
+constexpr Nanoseconds kLinger = std::chrono::milliseconds(200);
+// For the device to take its queue pairs apart.
+constexpr Nanoseconds kCloseMax = std::chrono::seconds(2);
+// A provider whose events get lost cannot keep us asleep longer than this.
+constexpr Nanoseconds kSleepMax = std::chrono::milliseconds(500);
+
+// Behind the slot header: the number of the message in its lane; the rest is zero.
+constexpr size_t kLaneNumberAt = kSlotHeaderBytes;
+static_assert(kVerbsHeaderBytes >= kLaneNumberAt + sizeof(uint64_t));
+
+}  // namespace
+
+Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info,
+                                                             std::unique_ptr<VerbsLink> link,
+                                                             GroupHealth& health) {
+  UniqueFd wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake_fd.is_valid()) return Status::from_errno("eventfd", errno);
+  return std::unique_ptr<VerbsEndpoint>(
+      new VerbsEndpoint(std::move(info), std::move(link), std::move(wake_fd), health));
+}
+
+VerbsEndpoint::VerbsEndpoint(EndpointInfo info, std::unique_ptr<VerbsLink> link, UniqueFd wake_fd,
+                             GroupHealth& health)
+    : Endpoint(std::move(info), health),
+      link_(std::move(link)),
+      wake_fd_(std::move(wake_fd)),
+      held_(this->info().slots.count) {
+  for (int i = 0; i < link_->layout().lanes; ++i) {
+    lanes_.push_back({.arrivals = ArrivalQueue(this->info().slots.count)});
+  }
+  waker_ticket_ = health.add_waker([this] {
+    const uint64_t one = 1;
+    (void)!write(wake_fd_.get(), &one, sizeof(one));
+  });
+}
+
+VerbsEndpoint::~VerbsEndpoint() {
+  health().remove_waker(waker_ticket_);
+  const bool is_heard = !health().failed() && !health().has_left(info().peer_rank);
+  if (!is_broken_ && is_heard) drain_before_close();
+  close_link();
+}
+
+void VerbsEndpoint::close_link() {
+  const std::string port = link_->port().text();
+  const auto held = std::make_shared<std::unique_ptr<VerbsLink>>(std::move(link_));
+  const auto close = [held] {
+    held->reset();
+    return true;
+  };
+  if (!run_bounded<bool>(close, Deadline::after(kCloseMax)).has_value()) {
+    spdlog::error("{}: its driver hangs while queue pairs are destroyed; they are left behind",
+                  port);
+  }
+}
+
+bool VerbsEndpoint::has_probed() const {
+  return std::ranges::all_of(
+      lanes_, [](const Lane& lane) { return lane.arrived > 0 && lane.completed > 0; });
+}
+
+Status VerbsEndpoint::probe(const Deadline& deadline) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    RETURN_IF_ERROR(send_credit(static_cast<int>(i), /*is_signaled=*/true));
+  }
+  while (!has_probed()) {
+    if (health().failed()) return health().failure();
+    RETURN_IF_ERROR(take_sends().status());
+    RETURN_IF_ERROR(take_receives().status());
+    if (is_broken_) return Status::group("the first message does not come through: " + broken_by_);
+    if (deadline.expired()) {
+      return Status::group(
+          "the first message does not come through: is the address routed, do both ends have the "
+          "same MTU, does a firewall drop UDP port 4791?");
+    }
+    if (!has_probed()) wait(deadline);
+  }
+  return Status::ok();
+}
+
+// A queue pair that is destroyed takes what is under way with it. A last signaled message in each
+// lane that has unsignaled ones tells when all have arrived.
+void VerbsEndpoint::drain_before_close() {
+  const Deadline deadline = Deadline::after(kLinger);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    if (lane.signaled < lane.posted && has_place(lane) &&
+        !send_credit(static_cast<int>(i), /*is_signaled=*/true).is_ok()) {
+      return;
+    }
+  }
+  const auto is_under_way = [](const Lane& lane) { return lane.completed < lane.signaled; };
+  while (!is_broken_ && std::ranges::any_of(lanes_, is_under_way) && !deadline.expired()) {
+    if (!take_sends().is_ok()) return;
+    spin_pause();
+  }
+}
+
+// The queue pair is in its error state. Why, the monitor knows better: it has a verdict soon.
+Status VerbsEndpoint::broken(const ibv_wc& completion, std::string_view what) {
+  if (std::exchange(is_broken_, true)) return Status::ok();
+  broken_by_ = fmt::format("{} ended with \"{}\" (completion status {})", what,
+                           link_->table().wc_status_str(completion.status),
+                           static_cast<int>(completion.status));
+  health().suspect(info().peer_rank,
+                   fmt::format("over {} on {}: {}", info().link, link_->port().text(), broken_by_));
+  return Status::ok();
+}
+
+// A goodbye may overtake what was sent before it: it is final once nothing is left to be read.
+Status VerbsEndpoint::failure_or_end() {
+  const bool may_be_last = is_broken_ || health().failed() || health().has_left(info().peer_rank);
+  if (!may_be_last) return Status::ok();
+  ASSIGN_OR_RETURN(const bool is_more, take_receives());
+  return is_more ? Status::ok() : failure_or_left();
+}
+
+Result<bool> VerbsEndpoint::take_sends() {
+  std::array<ibv_wc, kCompletions> completions;
+  ASSIGN_OR_RETURN(const size_t count, link_->poll_sends(completions));
+  for (size_t i = 0; i < count; ++i) {
+    const ibv_wc& completion = completions[i];
+    if (completion.status != IBV_WC_SUCCESS) {
+      RETURN_IF_ERROR(broken(completion, "a send"));
+      continue;
+    }
+    Lane& lane = lanes_[static_cast<size_t>(VerbsLink::lane_of(completion.wr_id))];
+    const uint64_t number = VerbsLink::number_of(completion.wr_id);
+    if (number <= lane.completed || number > lane.posted) {
+      return fail("has a device that completes a send which was not posted");
+    }
+    lane.completed = number;  // and all before it
+  }
+  return count > 0;
+}
+
+Result<bool> VerbsEndpoint::take_receives() {
+  std::array<ibv_wc, kCompletions> completions;
+  ASSIGN_OR_RETURN(const size_t count, link_->poll_receives(completions));
+  for (size_t i = 0; i < count; ++i) {
+    const ibv_wc& completion = completions[i];
+    if (completion.status != IBV_WC_SUCCESS) {
+      RETURN_IF_ERROR(broken(completion, "a receive"));
+      continue;
+    }
+    const int lane = VerbsLink::lane_of(completion.wr_id);
+    const uint64_t receive = VerbsLink::number_of(completion.wr_id);
+    if (lane >= link_->layout().lanes || receive >= link_->layout().receives) {
+      return fail("has a device that completes a receive which was not posted");
+    }
+    RETURN_IF_ERROR(take_message(lane, static_cast<uint32_t>(receive), completion.byte_len));
+  }
+  return count > 0;
+}
+
+Status VerbsEndpoint::take_released(uint64_t released) {
+  if (released > posted_) return fail("sent an impossible count of released slots");
+  // What one lane carries may be older than what the other has brought.
+  released_by_peer_ = std::max(released_by_peer_, released);
+  return Status::ok();
+}
+
+Status VerbsEndpoint::take_message(int lane_index, uint32_t receive, uint32_t bytes) {
+  Lane& lane = lanes_[static_cast<size_t>(lane_index)];
+  const std::byte* from = link_->receive(lane_index, receive);
+  if (bytes < kVerbsHeaderBytes ||
+      bytes > link_->layout().receive_bytes[static_cast<size_t>(lane_index)]) {
+    return fail(fmt::format("sent a message of {} bytes", bytes));
+  }
+  const SlotHeader header =
+      decode_slot_header(std::span<const std::byte, kSlotHeaderBytes>(from, kSlotHeaderBytes));
+  ByteReader rest(std::span(from + kLaneNumberAt, sizeof(uint64_t)));
+  const uint64_t number = *rest.read<uint64_t>();
+  const bool is_credit = (header.flags & kFlagCredit) != 0;
+  // Which slot it is, is looked at when it is due: the other lane may be behind.
+  const SlotExpectation expected{.epoch = info().epoch,
+                                 .sequence = header.sequence,
+                                 .payload_bytes = is_credit ? 0 : info().slots.payload_bytes};
+  if (const auto fault = find_slot_fault(header, expected); fault.has_value()) return fail(*fault);
+  if (number != lane.arrived + 1) {
+    return fail(
+        fmt::format("sent message {} of lane {} where {} was due: one was lost, doubled or "
+                    "overtaken",
+                    number, lane_index, lane.arrived + 1));
+  }
+  if (kVerbsHeaderBytes + header.bytes > bytes) return fail("sent a slot that was cut off");
+  lane.arrived = number;
+  RETURN_IF_ERROR(take_released(header.released));
+  if (is_credit) return link_->post_receive(lane_index, receive);
+  if (header.sequence <= given_ || header.sequence > released_ + info().slots.count ||
+      lane.arrivals.is_full()) {
+    return fail(fmt::format("sent slot number {} without a credit", header.sequence));
+  }
+  lane.arrivals.push({.header = header, .lane = lane_index, .receive = receive});
+  return Status::ok();
+}
+
+Result<bool> VerbsEndpoint::may_send() {
+  if (health().failed()) return health().failure();
+  const auto has_room = [&] {
+    return acquired_ - released_by_peer_ < info().slots.count &&
+           std::ranges::all_of(lanes_, [&](const Lane& lane) { return has_place(lane); });
+  };
+  if (has_room()) return true;
+  RETURN_IF_ERROR(take_sends().status());
+  RETURN_IF_ERROR(take_receives().status());
+  if (has_room()) return true;
+  RETURN_IF_ERROR(failure_or_end());
+  return false;
+}
+
+Result<std::optional<SendSlot>> VerbsEndpoint::try_acquire_send() {
+  ASSIGN_OR_RETURN(const bool may, may_send());
+  if (!may) return std::optional<SendSlot>();
+  const uint64_t sequence = ++acquired_;
+  return std::optional<SendSlot>(
+      {std::span(link_->send_slot(sequence) + kVerbsHeaderBytes, info().slots.payload_bytes),
+       static_cast<uint32_t>(sequence % info().slots.count)});
+}
+
+Status VerbsEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
+  const uint64_t sequence = posted_ + 1;
+  CHECK(posted_ < acquired_ && slot.index == sequence % info().slots.count);
+  CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
+  if (health().failed()) return health().failure();
+  const int lane = link_->layout().lane_for(kVerbsHeaderBytes + note.bytes);
+  return send(lane, {.from = link_->send_slot(sequence), .header = next_slot(note)});
+}
+
+SlotHeader VerbsEndpoint::next_slot(const SlotNote& note) {
+  return {.magic = kSlotMagic,
+          .bytes = note.bytes,
+          .epoch = info().epoch,
+          .sequence = ++posted_,
+          .message_left = note.message_left,
+          .released = released_,
+          .flags = note.is_first ? kFlagFirst : 0,
+          .tag = note.tag};
+}
+
+Result<bool> VerbsEndpoint::try_send(std::span<const std::byte> bytes, const SlotNote& note) {
+  if (bytes.size() < kInPlaceBytesMin || !link_->is_registered(bytes)) {
+    return Endpoint::try_send(bytes, note);
+  }
+  CHECK(posted_ == acquired_ && bytes.size() == note.bytes);
+  CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
+  ASSIGN_OR_RETURN(const bool may, may_send());
+  if (!may) return false;
+  ++acquired_;
+  const int lane = link_->layout().lanes - 1;
+  RETURN_IF_ERROR(send(lane, {.from = link_->send_slot(acquired_),
+                              .header = next_slot(note),
+                              .in_place = bytes,
+                              .is_signaled = note.bytes == note.message_left}));
+  return true;
+}
+
+Status VerbsEndpoint::send(int lane_index, const Message& message) {
+  if (is_broken_) return Status::ok();  // it has a verdict soon
+  Lane& lane = lanes_[static_cast<size_t>(lane_index)];
+  const uint64_t number = ++lane.posted;
+  encode_slot_header(message.header,
+                     std::span<std::byte, kSlotHeaderBytes>(message.from, kSlotHeaderBytes));
+  FieldWriter rest(std::span(message.from + kLaneNumberAt, kVerbsHeaderBytes - kLaneNumberAt));
+  rest.write(number);
+  while (rest.left() > 0) rest.write(uint8_t{0});
+  // A quarter of the queue without a completion is the most.
+  const bool is_signaled =
+      message.is_signaled || number - lane.signaled >= std::max(1U, link_->sends_max() / 4);
+  if (is_signaled) lane.signaled = number;
+  if (!message.in_place.empty()) lane.in_place = number;
+  released_told_ = message.header.released;
+  return link_->post_send(
+      lane_index,
+      {.from = message.from,
+       .bytes = message.in_place.empty() ? link_->message_bytes(lane_index, message.header.bytes)
+                                         : kVerbsHeaderBytes,
+       .in_place = message.in_place,
+       .id = VerbsLink::make_id(lane_index, number),
+       .is_signaled = is_signaled});
+}
+
+Result<bool> VerbsEndpoint::poll_sends() {
+  if (health().failed()) return health().failure();
+  // The device needs nobody here to send what is posted, but reads in-place payloads until it says
+  // that it is done.
+  if (!reads_callers_memory()) return true;
+  RETURN_IF_ERROR(take_sends().status());
+  // What a peer that has left did not take, it never will.
+  return !reads_callers_memory() || health().has_left(info().peer_rank);
+}
+
+bool VerbsEndpoint::reads_callers_memory() const {
+  return std::ranges::any_of(lanes_,
+                             [](const Lane& lane) { return lane.completed < lane.in_place; });
+}
+
+Result<const VerbsEndpoint::Arrival*> VerbsEndpoint::due_arrival() {
+  const uint64_t due = given_ + 1;
+  bool is_missing = true;
+  for (const Lane& lane : lanes_) {
+    if (lane.arrivals.is_empty()) {
+      is_missing = false;
+    } else if (lane.arrivals.front().header.sequence == due) {
+      return &lane.arrivals.front();
+    }
+  }
+  if (is_missing) return fail(fmt::format("never sent slot number {}", due));
+  return static_cast<const Arrival*>(nullptr);
+}
+
+Result<std::optional<ReceivedSlot>> VerbsEndpoint::poll_receive() {
+  if (health().failed()) return health().failure();
+  if (given_ - released_ >= info().slots.count) return std::optional<ReceivedSlot>();
+  ASSIGN_OR_RETURN(const Arrival* arrival, due_arrival());
+  if (arrival == nullptr) {
+    RETURN_IF_ERROR(take_receives().status());
+    ASSIGN_OR_RETURN(arrival, due_arrival());
+  }
+  if (arrival == nullptr) {
+    RETURN_IF_ERROR(failure_or_end());
+    return std::optional<ReceivedSlot>();
+  }
+  const uint64_t sequence = ++given_;
+  Arrival& held = held_[sequence % info().slots.count];
+  held = *arrival;
+  lanes_[static_cast<size_t>(held.lane)].arrivals.pop();
+  const std::byte* payload = link_->receive(held.lane, held.receive) + kVerbsHeaderBytes;
+  return std::optional<ReceivedSlot>({std::span(payload, held.header.bytes), note_of(held.header),
+                                      static_cast<uint32_t>(sequence % info().slots.count)});
+}
+
+Status VerbsEndpoint::release_receive(const ReceivedSlot& slot) {
+  CHECK(released_ < given_ && slot.index == (released_ + 1) % info().slots.count);
+  const Arrival& held = held_[slot.index];
+  ++released_;
+  if (health().failed()) return health().failure();
+  if (is_broken_) return Status::ok();
+  RETURN_IF_ERROR(link_->post_receive(held.lane, held.receive));
+  return send_credit_if_due();
+}
+
+// Slots that we send carry the count too; a message of its own is for one-sided traffic.
+Status VerbsEndpoint::send_credit_if_due() {
+  if (released_ - released_told_ < (info().slots.count + 1) / 2) return Status::ok();
+  if (!has_place(lanes_[0])) {
+    RETURN_IF_ERROR(take_sends().status());
+    if (!has_place(lanes_[0])) return Status::ok();  // with the next one
+  }
+  return send_credit(0, /*is_signaled=*/false);
+}
+
+Status VerbsEndpoint::send_credit(int lane, bool is_signaled) {
+  return send(lane, {.from = link_->control_message(controls_sent_++),
+                     .header = {.magic = kSlotMagic,
+                                .epoch = info().epoch,
+                                .sequence = posted_,
+                                .released = released_,
+                                .flags = kFlagCredit},
+                     .is_signaled = is_signaled});
+}
+
+// Armed first, then looked at once more, so that nothing falls between.
+void VerbsEndpoint::wait(const Deadline& deadline) {
+  if (health().failed()) return;
+  const auto has_news = [this] {
+    const auto sends = take_sends();
+    const auto receives = take_receives();
+    return !sends.is_ok() || !receives.is_ok() || *sends || *receives;
+  };
+  if (!is_broken_ && (!link_->arm(reads_callers_memory()).is_ok() || has_news())) return;
+  std::array<pollfd, 2> entries{};
+  entries[0] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
+  entries[1] = {.fd = is_broken_ ? -1 : link_->event_fd(), .events = POLLIN, .revents = 0};
+  const Deadline sleep = Deadline::after(deadline.clock(), kSleepMax);
+  poll(entries.data(), entries.size(),
+       poll_timeout_ms(sleep.at() < deadline.at() ? sleep : deadline));
+  if ((entries[1].revents & POLLIN) != 0) link_->take_events();
+  uint64_t ignored = 0;
+  (void)!read(wake_fd_.get(), &ignored, sizeof(ignored));
+}
+
+}  // namespace shoal::fabric

@@ -1,0 +1,368 @@
+// Two endpoints over a fake provider whose every move the test decides: any order of events, and
+// what devices do wrong. contract_test.cc has the endpoint's contract in every mode.
+#include "fabric/verbs/verbs_endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+
+#include "fabric/testing/fake_verbs.h"
+#include "fabric/testing/thread_group.h"
+
+namespace shoal::fabric {
+namespace {
+
+using Mode = FakeVerbsOptions::Mode;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint64_t kEpoch = 77;
+
+std::string name_of(Mode mode) {
+  switch (mode) {
+    case Mode::kLinuxRc:
+      return "LinuxRc";
+    case Mode::kLinuxUc:
+      return "LinuxUc";
+    case Mode::kThunderbolt:
+      break;
+  }
+  return "Thunderbolt";
+}
+
+// One side of a link.
+struct Side {
+  Side(int rank, const VerbsProvider& provider, const SlotClass& slots)
+      : health(rank, {"node-0", "node-1"}),
+        info{.link = "verbs",
+             .self_rank = rank,
+             .peer_rank = 1 - rank,
+             .peer_name = health.rank_text(1 - rank),
+             .epoch = kEpoch,
+             .slots = slots},
+        link(*VerbsLink::open(provider, VerbsPort{.device = "fake0", .gid_index = 3}, slots)) {}
+
+  GroupHealth health;
+  EndpointInfo info;
+  std::unique_ptr<VerbsLink> link;
+  std::unique_ptr<VerbsEndpoint> endpoint;
+
+  // What travels: numbered messages of one slot.
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  std::deque<ReceivedSlot> held;
+  // Where large ones are sent from in place; not to be written while the device may read it.
+  std::vector<std::byte> memory;
+  bool is_memory_read = false;
+};
+
+// A message of any length up to a slot, and what is in it, by its number and sender.
+std::vector<std::byte> message(int sender, uint64_t number, const SlotClass& slots) {
+  std::mt19937_64 random(number * 2 + static_cast<uint64_t>(sender));
+  const bool is_small = random() % 2 == 0;
+  const size_t bytes = random() % ((is_small ? 300 : slots.payload_bytes) + 1);
+  return test_bytes(bytes, number * 2 + static_cast<uint64_t>(sender));
+}
+
+class Pair {
+ public:
+  explicit Pair(const FakeVerbsOptions& options,
+                const SlotClass& slots = {.payload_bytes = 16384, .count = 4})
+      : verbs_(std::make_unique<FakeVerbs>(options)),
+        slots_(slots),
+        random_(options.seed * 31 + 7) {
+    for (int rank = 0; rank < 2; ++rank) sides_.emplace_back(rank, verbs_->provider(), slots);
+    for (int rank = 0; rank < 2; ++rank) {
+      const Status status = side(rank).link->connect(side(1 - rank).link->offer());
+      CHECK_MSG(status.is_ok(), status.message().c_str());
+    }
+    for (Side& side : sides_) {
+      side.endpoint = *VerbsEndpoint::create(side.info, std::move(side.link), side.health);
+      side.memory.resize(slots.payload_bytes);
+      CHECK(side.endpoint->register_memory(side.memory).is_ok());
+    }
+  }
+
+  FakeVerbs& verbs() { return *verbs_; }
+  Side& side(int rank) { return sides_[static_cast<size_t>(rank)]; }
+  uint64_t random() { return random_(); }
+
+  Status send(int rank) {
+    Side& me = side(rank);
+    const auto bytes = message(rank, me.sent + 1, slots_);
+    const SlotNote note{.bytes = static_cast<uint32_t>(bytes.size()),
+                        .message_left = bytes.size(),
+                        .tag = static_cast<uint32_t>(me.sent + 1)};
+    if (bytes.size() >= size_t{16} * 1024 && !me.is_memory_read) {
+      std::ranges::copy(bytes, me.memory.begin());
+      const std::span<const std::byte> from = std::span(me.memory).first(bytes.size());
+      ASSIGN_OR_RETURN(me.is_memory_read, me.endpoint->try_send(from, note));
+      if (me.is_memory_read) ++me.sent;
+      return Status::ok();
+    }
+    ASSIGN_OR_RETURN(const auto slot, me.endpoint->try_acquire_send());
+    if (!slot) return Status::ok();
+    ++me.sent;
+    std::ranges::copy(bytes, slot->payload.begin());
+    return me.endpoint->post_send(*slot, note);
+  }
+  // Spoils what was sent in place as soon as that is allowed.
+  Status poll_sends(int rank) {
+    Side& me = side(rank);
+    ASSIGN_OR_RETURN(const bool is_free, me.endpoint->poll_sends());
+    if (!is_free || !me.is_memory_read) return Status::ok();
+    std::ranges::fill(me.memory, std::byte{0xee});
+    me.is_memory_read = false;
+    return Status::ok();
+  }
+  Status receive(int rank) {
+    Side& me = side(rank);
+    ASSIGN_OR_RETURN(const auto slot, me.endpoint->poll_receive());
+    if (!slot) return Status::ok();
+    const auto expected = message(1 - rank, ++me.received, slots_);
+    EXPECT_TRUE(std::ranges::equal(slot->payload, expected)) << "message " << me.received;
+    EXPECT_EQ(slot->note.tag, me.received);
+    me.held.push_back(*slot);
+    return Status::ok();
+  }
+  Status release(int rank) {
+    Side& me = side(rank);
+    if (me.held.empty()) return Status::ok();
+    // What was received stays as it is until it is released.
+    const uint64_t number = me.received - me.held.size() + 1;
+    EXPECT_TRUE(std::ranges::equal(me.held.front().payload, message(1 - rank, number, slots_)));
+    RETURN_IF_ERROR(me.endpoint->release_receive(me.held.front()));
+    me.held.pop_front();
+    return Status::ok();
+  }
+  // One random thing.
+  Status act() {
+    const int rank = static_cast<int>(random_() % 2);
+    switch (random_() % 5) {
+      case 0:
+        return send(rank);
+      case 1:
+        return receive(rank);
+      case 2:
+        return release(rank);
+      case 3:
+        return poll_sends(rank);
+      default:
+        verbs_->step();
+        return Status::ok();
+    }
+  }
+  // Everything that was sent, to its receiver.
+  Status finish() {
+    for (int i = 0; i < 10'000; ++i) {
+      while (verbs_->step()) {
+      }
+      for (int rank = 0; rank < 2; ++rank) {
+        RETURN_IF_ERROR(receive(rank));
+        RETURN_IF_ERROR(release(rank));
+      }
+      if (side(0).received == side(1).sent && side(1).received == side(0).sent &&
+          side(0).held.empty() && side(1).held.empty()) {
+        return Status::ok();
+      }
+    }
+    return Status::busy("messages were lost");
+  }
+  ~Pair() { close(); }
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+  // The device works while the endpoints wait for their last messages.
+  void close() {
+    verbs_->move_when_polled();
+    while (!sides_.empty()) {
+      sides_.pop_front();
+      if (!sides_.empty()) sides_.front().health.mark_left(0);
+    }
+  }
+
+ private:
+  std::unique_ptr<FakeVerbs> verbs_;
+  const SlotClass slots_;
+  std::mt19937_64 random_;
+  std::deque<Side> sides_;
+};
+
+FakeVerbsOptions by_hand(Mode mode, uint64_t seed = 1) {
+  FakeVerbsOptions options;
+  options.mode = mode;
+  options.seed = seed;
+  options.has_engine_thread = false;
+  return options;
+}
+
+class VerbsModes : public testing::TestWithParam<Mode> {};
+INSTANTIATE_TEST_SUITE_P(Providers, VerbsModes,
+                         testing::Values(Mode::kLinuxRc, Mode::kLinuxUc, Mode::kThunderbolt),
+                         [](const auto& info) { return name_of(info.param); });
+
+// Under a sanitizer a schedule takes ten times as long.
+#if defined(SHOAL_SLOW_TESTS)
+constexpr uint64_t kSchedules = 1'000;
+#else
+constexpr uint64_t kSchedules = 10'000;
+#endif
+
+TEST_P(VerbsModes, NoScheduleLosesDoublesReordersOrCorruptsAMessage) {
+  uint64_t moved = 0;
+  for (uint64_t seed = 1; seed <= kSchedules; ++seed) {
+    FakeVerbsOptions options = by_hand(GetParam(), seed);
+    options.gives_inline = seed % 2 == 0;
+    // One lane and two, in place too, few slots and many.
+    const uint32_t bytes = seed % 8 == 1 ? 20 * 1024 : seed % 3 == 0 ? 1024 : 8192;
+    const SlotClass slots{.payload_bytes = bytes, .count = 2 + static_cast<uint32_t>(seed % 5)};
+    Pair pair(options, slots);
+    Status status;
+    for (int i = 0; i < 75 && status.is_ok(); ++i) status = pair.act();
+    if (status.is_ok()) status = pair.finish();
+    ASSERT_TRUE(status.is_ok()) << "schedule " << seed << ": " << status.message();
+    moved += pair.side(0).received + pair.side(1).received;
+    pair.close();
+    const FakeVerbsCounts counts = pair.verbs().counts();
+    ASSERT_THAT(counts.violations, IsEmpty()) << "schedule " << seed;
+    ASSERT_TRUE(counts.is_all_gone()) << "schedule " << seed;
+    if (testing::Test::HasFailure()) FAIL() << "schedule " << seed;
+  }
+  EXPECT_GT(moved, 5 * kSchedules);
+}
+
+// One direction alone: credits need messages of their own.
+TEST_P(VerbsModes, OneSidedTrafficKeepsItsCredits) {
+  Pair pair(by_hand(GetParam()));
+  while (pair.side(0).sent < 1000) {
+    ASSERT_TRUE(pair.send(0).is_ok());
+    while (pair.verbs().step()) {
+    }
+    ASSERT_TRUE(pair.receive(1).is_ok());
+    ASSERT_TRUE(pair.release(1).is_ok());
+  }
+  ASSERT_TRUE(pair.finish().is_ok());
+  EXPECT_THAT(pair.verbs().counts().violations, IsEmpty());
+}
+
+// Until a fault breaks the group, what arrives is right; then both sides know.
+void expect_found(const FakeVerbsOptions& options, const testing::Matcher<std::string>& message) {
+  int broken = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    FakeVerbsOptions one = options;
+    one.seed = seed;
+    Pair pair(one);
+    Status status;
+    for (int i = 0; i < 2000 && status.is_ok(); ++i) status = pair.act();
+    if (status.is_ok()) status = pair.finish();
+    if (!status.is_ok()) {
+      ++broken;
+      EXPECT_THAT(status.message(), message) << "seed " << seed;
+    }
+    if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+  EXPECT_GT(broken, 190);
+}
+
+TEST(VerbsEndpoint, ALostMessageIsNoticedByTheNextOne) {
+  for (const Mode mode : {Mode::kLinuxUc, Mode::kThunderbolt}) {
+    FakeVerbsOptions options = by_hand(mode);
+    options.drop_every = 50;
+    expect_found(options, AnyOf(HasSubstr("one was lost"), HasSubstr("never sent slot number"),
+                                HasSubstr("messages were lost")));
+  }
+}
+
+TEST(VerbsEndpoint, OvertakingMessagesAreNoticed) {
+  for (const Mode mode : {Mode::kLinuxRc, Mode::kLinuxUc}) {
+    FakeVerbsOptions options = by_hand(mode);
+    options.swap_every = 10;
+    expect_found(options, HasSubstr("one was lost, doubled or overtaken"));
+  }
+}
+
+TEST(VerbsEndpoint, AShortMessageIsNoticed) {
+  FakeVerbsOptions options = by_hand(Mode::kLinuxRc);
+  options.short_message_every = 50;
+  expect_found(options,
+               AnyOf(HasSubstr("sent a slot that was cut off"), HasSubstr("sent a message of")));
+}
+
+TEST(VerbsEndpoint, ACompletionWithAnErrorMakesThePeerASuspect) {
+  FakeVerbsOptions options = by_hand(Mode::kLinuxRc);
+  options.bad_completion_every = 20;
+  Pair pair(options);
+  for (int i = 0; i < 2000; ++i) (void)pair.act();
+  for (int rank = 0; rank < 2; ++rank) (void)pair.receive(rank);
+  std::vector<GroupHealth::Suspicion> suspicions;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const auto& suspicion : pair.side(rank).health.suspicions())
+      suspicions.push_back(suspicion);
+  }
+  ASSERT_FALSE(suspicions.empty());
+  EXPECT_THAT(suspicions.front().reason, HasSubstr("fake0 port 1"));
+  EXPECT_THAT(suspicions.front().reason, HasSubstr("completion status"));
+}
+
+TEST(VerbsEndpoint, ALinkThatGoesDownEndsRcsSends) {
+  Pair pair(by_hand(Mode::kLinuxRc));
+  ASSERT_TRUE(pair.send(0).is_ok());
+  pair.verbs().set_link(false);
+  while (pair.verbs().step()) {
+  }
+  // The sender looks at its completions when it runs out of credits.
+  for (int i = 0; i < 10; ++i) (void)pair.send(0);
+  const auto suspicions = pair.side(0).health.suspicions();
+  ASSERT_EQ(suspicions.size(), 1U);
+  EXPECT_EQ(suspicions[0].rank, 1);
+  EXPECT_THAT(suspicions[0].reason, HasSubstr("transport retry counter exceeded"));
+}
+
+TEST(VerbsLink, ASlotClassThatTheProviderCannotHoldIsRefused) {
+  const FakeVerbs verbs(by_hand(Mode::kThunderbolt));
+  const VerbsPort port{.device = "fake0"};
+  const auto link =
+      VerbsLink::open(verbs.provider(), port, {.payload_bytes = 1 << 20, .count = 64});
+  ASSERT_FALSE(link.is_ok());
+  EXPECT_EQ(link.status().code(), StatusCode::kRequest);
+  EXPECT_THAT(link.status().message(), HasSubstr("fewer or smaller"));
+  EXPECT_FALSE(VerbsLink::open(verbs.provider(), {.device = "gone0"}, {}).is_ok());
+  EXPECT_TRUE(verbs.counts().is_all_gone());
+}
+
+TEST(VerbsLink, AThunderboltDeviceHasTenQueuePairs) {
+  const FakeVerbs verbs(by_hand(Mode::kThunderbolt));
+  const auto link = VerbsLink::open(verbs.provider(), {.device = "fake0"}, {});
+  ASSERT_TRUE(link.is_ok()) << link.status().message();
+  EXPECT_LE(verbs.counts().queue_pairs, 10);
+  EXPECT_EQ(verbs.counts().regions, 1);
+}
+
+TEST(VerbsLink, OffersAreReadAsTheyWereWrittenAndRubbishIsRefused) {
+  LinkOffer offer{
+      .lanes = 2, .frame_bytes = 4096, .qp_type = IBV_QPT_UC, .mtu = IBV_MTU_1024, .lid = 7};
+  offer.gid[15] = std::byte{9};
+  offer.lane = {{{.qp_number = 5, .first_packet = 6}, {.qp_number = 0xffffff, .first_packet = 1}}};
+  const auto bytes = encode_link_offer(offer);
+  const auto back = decode_link_offer(bytes);
+  ASSERT_TRUE(back.is_ok());
+  EXPECT_EQ(encode_link_offer(*back), bytes);
+  std::mt19937 random(3);
+  for (int i = 0; i < 1000; ++i) {
+    auto spoiled = bytes;
+    spoiled[random() % 4] ^= std::byte{1};
+    EXPECT_FALSE(decode_link_offer(spoiled).is_ok());
+  }
+  for (const size_t at : {4U, 16U, 20U, 43U}) {  // lanes, MTU, LID, a queue pair's number
+    auto spoiled = bytes;
+    spoiled[at] = std::byte{0xff};
+    spoiled[at + 1] = std::byte{0xff};
+    spoiled[at + 2] = std::byte{0xff};
+    EXPECT_FALSE(decode_link_offer(spoiled).is_ok()) << at;
+  }
+}
+
+}  // namespace
+}  // namespace shoal::fabric

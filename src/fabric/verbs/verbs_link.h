@@ -1,0 +1,181 @@
+// VerbsLink: the queue pairs to one peer and the registered memory of their slots.
+//
+// A link has one or two lanes, each a queue pair: small messages go through one whose receives are
+// 4 KiB, whole slots through one whose receives are as large as a slot. So a provider that wants a
+// SEND and its RECV equally long moves few bytes for a small message, and one way of sending fits
+// all providers. Every receive that a peer could need for its credits is posted before it may send.
+// Memory is one region:
+//   send slots [count], control messages [kControlMessages],
+//   receives of lane 0 [count + kControlMessages], receives of lane 1 [count + kControlMessages]
+// Both sides learn each other's queue pairs from LinkOffers, over the TCP connection of the
+// handshake. docs/fabric.md specifies them.
+// Thread rule: one thread at a time. Borrows the table.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "fabric/endpoint.h"
+#include "fabric/verbs/verbs_port.h"
+#include "fabric/verbs/verbs_table.h"
+
+namespace shoal::fabric {
+
+struct VerbsProvider {
+  const VerbsTable* table = nullptr;
+  VerbsRules rules;
+};
+
+// What goes before a slot on the wire; the payload begins behind it, aligned.
+inline constexpr uint32_t kVerbsHeaderBytes = 64;
+// A peer that does not read gets at most two messages that carry nothing but credits, and one per
+// lane when we leave.
+inline constexpr uint32_t kControlMessages = 4;
+inline constexpr uint32_t kSmallBytes = 4096;
+inline constexpr int kLanesMax = 2;
+
+// How many lanes, and how long things are, for a slot class.
+struct LaneLayout {
+  int lanes = 1;
+  uint32_t slot_bytes = 0;                          // of a send slot: header, payload, filled up
+  std::array<uint32_t, kLanesMax> receive_bytes{};  // of a receive, by lane
+  uint32_t receives = 0;                            // of each lane
+
+  static LaneLayout of(const SlotClass& slots, const VerbsRules& rules);
+  // The lane for a message of so many bytes, header included.
+  int lane_for(uint32_t bytes) const { return bytes <= receive_bytes[0] ? 0 : lanes - 1; }
+  // What a message of a full lane takes of a queue's depth: its frames, where a provider counts
+  // those.
+  uint32_t entries_per_message(int lane, const VerbsRules& rules) const;
+  size_t region_bytes() const;
+};
+
+// What a peer must know to reach the queue pairs.
+struct LinkOffer {
+  static constexpr size_t kBytes = 56;
+
+  uint32_t lanes = 1;
+  uint32_t frame_bytes = 0;
+  uint32_t qp_type = 0;
+  uint32_t mtu = 0;  // an ibv_mtu
+  uint32_t lid = 0;
+  std::array<std::byte, 16> gid{};
+  struct Lane {
+    uint32_t qp_number = 0;
+    uint32_t first_packet = 0;  // 24 bits
+  };
+  std::array<Lane, kLanesMax> lane{};
+};
+std::array<std::byte, LinkOffer::kBytes> encode_link_offer(const LinkOffer& offer);
+// kGroup, as the end of a sentence about the peer, for rubbish.
+Result<LinkOffer> decode_link_offer(std::span<const std::byte, LinkOffer::kBytes> bytes);
+
+class VerbsLink {
+ public:
+  // kNode when the device refuses something; the message names the device, what it refused and,
+  // where the limit on locked memory may be the cause, that limit and what is needed.
+  static Result<std::unique_ptr<VerbsLink>> open(const VerbsProvider& provider,
+                                                 const VerbsPort& port, const SlotClass& slots);
+  ~VerbsLink();
+  VerbsLink(const VerbsLink&) = delete;
+  VerbsLink& operator=(const VerbsLink&) = delete;
+
+  const LaneLayout& layout() const { return layout_; }
+  const VerbsPort& port() const { return port_; }
+  const VerbsTable& table() const { return *provider_.table; }
+  LinkOffer offer() const;
+  // Brings the queue pairs up towards the peer's and posts all receives. Only then may the peer be
+  // told to send. kNode: the device refused; kGroup: the offers do not fit together.
+  Status connect(const LinkOffer& peer);
+
+  std::byte* send_slot(uint64_t sequence) const;
+  std::byte* control_message(uint64_t number) const;
+  std::byte* receive(int lane, uint32_t index) const;
+
+  // Memory of the caller's that a Send may take its payload from. kNode: the device refuses.
+  Status register_memory(std::span<std::byte> memory);
+  void unregister_memory(std::span<std::byte> memory);
+  // Whether these bytes lie in such memory.
+  bool is_registered(std::span<const std::byte> bytes) const { return region_of(bytes) != nullptr; }
+
+  // Posts a SEND of `bytes` of the link's own memory, and behind them, if there are any, the bytes
+  // of `in_place`, which are registered. `id` comes back in the completion.
+  struct Send {
+    const std::byte* from = nullptr;
+    uint32_t bytes = 0;
+    std::span<const std::byte> in_place{};
+    uint64_t id = 0;
+    bool is_signaled = false;
+  };
+  Status post_send(int lane, const Send& send);
+  Status post_receive(int lane, uint32_t index);
+  // Bytes of a message with that much payload: all of a lane's, where lengths must match.
+  uint32_t message_bytes(int lane, uint32_t payload) const {
+    return provider_.rules.frame_bytes > 0 ? layout_.receive_bytes[static_cast<size_t>(lane)]
+                                           : kVerbsHeaderBytes + payload;
+  }
+  // Sends a lane's queue holds at once.
+  uint32_t sends_max() const { return sends_max_; }
+
+  // Completions of sends and of receives, at most completions.size(); kNode when the device fails.
+  Result<size_t> poll_sends(std::span<ibv_wc> completions);
+  Result<size_t> poll_receives(std::span<ibv_wc> completions);
+  // The descriptor that becomes readable once a receive completes after arm(), or, if it is asked
+  // for, a signaled send; take_events() before the next arm().
+  int event_fd() const { return channel_->fd; }
+  Status arm(bool for_sends);
+  void take_events();
+
+  // Which lane and receive a completion is of.
+  static int lane_of(uint64_t id) { return static_cast<int>(id >> 63); }
+  static uint64_t number_of(uint64_t id) { return id & ~(uint64_t{1} << 63); }
+  static uint64_t make_id(int lane, uint64_t number) {
+    return (static_cast<uint64_t>(lane) << 63) | number;
+  }
+
+ private:
+  template <typename T>
+  using Owned = std::unique_ptr<T, int (*)(T*)>;
+  struct Unmap {
+    size_t bytes;
+    void operator()(std::byte* memory) const;
+  };
+
+  VerbsLink(const VerbsProvider& provider, VerbsPort port, const LaneLayout& layout);
+  Status open_device();
+  Status make_memory();
+  Status make_queues();
+  Status make_ready_to_receive(int lane, const LinkOffer& peer);
+  Status make_ready_to_send(int lane);
+  Status post_all_receives(int lane);
+  Status refused(std::string_view what, int error) const;
+  Result<Owned<ibv_mr>> register_region(std::span<std::byte> memory) const;
+  const ibv_mr* region_of(std::span<const std::byte> bytes) const;
+
+  const VerbsProvider provider_;
+  const VerbsPort port_;
+  const LaneLayout layout_;
+  uint32_t sends_max_ = 0;
+  uint32_t inline_max_ = 0;
+  std::array<uint32_t, kLanesMax> first_packet_{};
+
+  // Torn down from the last to the first: queue pairs, region, queues, domain, device.
+  std::unique_ptr<std::byte, Unmap> memory_;
+  Owned<ibv_context> context_;
+  Owned<ibv_pd> domain_;
+  Owned<ibv_comp_channel> channel_;
+  Owned<ibv_cq> send_queue_;
+  Owned<ibv_cq> receive_queue_;
+  Owned<ibv_mr> region_;
+  std::vector<Owned<ibv_mr>> callers_regions_;
+  std::array<Owned<ibv_qp>, kLanesMax> pairs_;
+};
+
+}  // namespace shoal::fabric

@@ -1,0 +1,282 @@
+#include "fabric/verbs/verbs_port.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+namespace shoal::fabric {
+namespace {
+
+// GID tables are filled from their front; some have a thousand entries, each a system call to read.
+constexpr int kEmptyGidsMax = 32;
+
+using Gid = std::array<uint8_t, 16>;
+
+Gid bytes_of(const ibv_gid& gid) {
+  Gid bytes;
+  std::memcpy(bytes.data(), gid.raw, bytes.size());
+  return bytes;
+}
+
+// IPv4 as an IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2), which is what RoCE v2 puts into GIDs.
+std::optional<Gid> gid_of(const SocketAddress& address) {
+  Gid gid{};
+  if (address.storage.ss_family == AF_INET) {
+    const auto& ip = reinterpret_cast<const sockaddr_in&>(address.storage);
+    gid[10] = gid[11] = 0xff;
+    std::memcpy(gid.data() + 12, &ip.sin_addr, 4);
+    return gid;
+  }
+  if (address.storage.ss_family == AF_INET6) {
+    const auto& ip = reinterpret_cast<const sockaddr_in6&>(address.storage);
+    std::memcpy(gid.data(), &ip.sin6_addr, 16);
+    return gid;
+  }
+  return std::nullopt;
+}
+
+std::string text_of(const Gid& gid) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  constexpr Gid kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  const bool is_ipv4 = std::memcmp(gid.data(), kMapped.data(), 12) == 0;
+  inet_ntop(is_ipv4 ? AF_INET : AF_INET6, gid.data() + (is_ipv4 ? 12 : 0), text.data(),
+            text.size());
+  return text.data();
+}
+
+std::string_view state_name(ibv_port_state state) {
+  switch (state) {
+    case IBV_PORT_DOWN:
+      return "down";
+    case IBV_PORT_INIT:
+      return "initializing";
+    case IBV_PORT_ARMED:
+      return "armed";
+    case IBV_PORT_ACTIVE:
+      return "active";
+    case IBV_PORT_ACTIVE_DEFER:
+      return "active, deferred";
+    default:
+      return "unknown";
+  }
+}
+
+// InfiniBand's codes of a lane's speed and of the number of lanes (ibv_query_port(3)).
+double gbit_per_second(const ibv_port_attr& port) {
+  const double lane = [&] {
+    switch (port.active_speed) {
+      case 1:
+        return 2.5;
+      case 2:
+        return 5.0;
+      case 4:
+      case 8:
+        return 10.0;
+      case 16:
+        return 14.0;
+      case 32:
+        return 25.0;
+      case 64:
+        return 50.0;
+      case 128:
+        return 100.0;
+      default:
+        return 0.0;
+    }
+  }();
+  switch (port.active_width) {
+    case 2:
+      return 4 * lane;
+    case 4:
+      return 8 * lane;
+    case 8:
+      return 12 * lane;
+    case 16:
+      return 2 * lane;
+    default:
+      return lane;
+  }
+}
+
+struct GidEntry {
+  int index = 0;
+  ibv_gid gid{};
+};
+
+// An opened device, for looking at it.
+class OpenDevice {
+ public:
+  OpenDevice(const VerbsTable& table, ibv_device* device)
+      : table_(table), name_(table.get_device_name(device)), context_(table.open_device(device)) {}
+  ~OpenDevice() {
+    if (context_ != nullptr) table_.close_device(context_);
+  }
+  OpenDevice(const OpenDevice&) = delete;
+  OpenDevice& operator=(const OpenDevice&) = delete;
+
+  bool is_open() const { return context_ != nullptr; }
+  const std::string& name() const { return name_; }
+  std::optional<ibv_device_attr> attributes() const {
+    ibv_device_attr attributes{};
+    if (table_.query_device(context_, &attributes) != 0) return std::nullopt;
+    return attributes;
+  }
+  std::optional<ibv_port_attr> port(uint8_t number) const {
+    ibv_port_attr attributes{};
+    if (table_.query_port(context_, number, &attributes) != 0) return std::nullopt;
+    return attributes;
+  }
+  // Those of RoCE v2 on Ethernet, all elsewhere.
+  std::vector<GidEntry> gids(uint8_t number, const ibv_port_attr& port) const {
+    std::vector<GidEntry> found;
+    int empty = 0;
+    for (int i = 0; i < port.gid_tbl_len && empty < kEmptyGidsMax; ++i) {
+      ibv_gid_type type = IBV_GID_TYPE_IB;
+      GidEntry entry{.index = i};
+      const bool is_there = table_.query_gid_type(context_, number, i, &type) == 0 &&
+                            table_.query_gid(context_, number, i, &entry.gid) == 0;
+      empty = is_there ? 0 : empty + 1;
+      const bool is_usable =
+          port.link_layer != IBV_LINK_LAYER_ETHERNET || type == IBV_GID_TYPE_ROCE_V2;
+      if (is_there && is_usable) found.push_back(entry);
+    }
+    return found;
+  }
+
+ private:
+  const VerbsTable& table_;
+  std::string name_;
+  ibv_context* context_;
+};
+
+// Calls fn(device) for each device until it gives true. kNode: they cannot be listed.
+template <typename Fn>
+Status for_each_device(const VerbsTable& table, Fn fn) {
+  int count = 0;
+  errno = 0;
+  const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> list(table.get_device_list(&count),
+                                                                  table.free_device_list);
+  if (list == nullptr) {
+    return Status::node(fmt::format("the RDMA devices cannot be listed: {}", std::strerror(errno)));
+  }
+  for (int i = 0; i < count; ++i) {
+    const OpenDevice device(table, list.get()[i]);
+    if (fn(device)) break;
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+VerbsRules VerbsRules::thunderbolt() {
+  return {.qp_type = IBV_QPT_UC,
+          .frame_bytes = 4096,
+          .frames_max = 4095,
+          .region_alignment = 16 * 1024,
+          .region_bytes_max = size_t{1} << 30,
+          .may_cross_4gib = false,
+          .receives_early = false};
+}
+
+std::string VerbsPort::text() const { return fmt::format("{} port {}", device, number); }
+
+Result<VerbsPort> find_port(const VerbsTable& table, const SocketAddress& local) {
+  const auto wanted = gid_of(local);
+  if (!wanted) return Status::node("RDMA needs a peer that is reached over IP");
+  std::optional<VerbsPort> found;
+  std::string others;
+  const auto note = [&others](const std::string& what) {
+    others += (others.empty() ? "" : "; ") + what;
+  };
+  const auto look = [&](const OpenDevice& device) {
+    if (!device.is_open()) {
+      note(fmt::format("{} cannot be opened (permission on /dev/infiniband?)", device.name()));
+      return false;
+    }
+    const auto attributes = device.attributes();
+    for (int number = 1; attributes && number <= attributes->phys_port_cnt; ++number) {
+      const auto port = device.port(static_cast<uint8_t>(number));
+      if (!port) continue;
+      const std::string name = fmt::format("{} port {}", device.name(), number);
+      std::string addresses;
+      for (const GidEntry& entry : device.gids(static_cast<uint8_t>(number), *port)) {
+        const Gid gid = bytes_of(entry.gid);
+        addresses += (addresses.empty() ? "" : ", ") + text_of(gid);
+        if (gid != *wanted) continue;
+        if (port->state != IBV_PORT_ACTIVE) {
+          note(fmt::format("{} has that address but is {}", name, state_name(port->state)));
+          continue;
+        }
+        found = VerbsPort{.device = device.name(),
+                          .number = static_cast<uint8_t>(number),
+                          .gid_index = entry.index,
+                          .gid = entry.gid,
+                          .lid = port->lid,
+                          .mtu = port->active_mtu,
+                          .has_gid_routing = port->link_layer == IBV_LINK_LAYER_ETHERNET};
+        return true;
+      }
+      note(fmt::format("{} has {}", name, addresses.empty() ? "no address" : addresses));
+    }
+    return false;
+  };
+  RETURN_IF_ERROR(for_each_device(table, look));
+  if (found) return *found;
+  return Status::node(fmt::format("no RDMA port has the address {} of this network: {}",
+                                  text_of(*wanted),
+                                  others.empty() ? "this machine has no RDMA device" : others));
+}
+
+Result<std::vector<PortFacts>> list_ports(const VerbsTable& table) {
+  std::vector<PortFacts> ports;
+  const auto look = [&](const OpenDevice& device) {
+    if (!device.is_open()) {
+      ports.push_back({.device = device.name(), .state = "cannot be opened"});
+      return false;
+    }
+    const auto attributes = device.attributes();
+    for (int number = 1; attributes && number <= attributes->phys_port_cnt; ++number) {
+      const auto port = device.port(static_cast<uint8_t>(number));
+      if (!port) continue;
+      PortFacts facts{
+          .device = device.name(),
+          .number = static_cast<uint8_t>(number),
+          .state = std::string(state_name(port->state)),
+          .link = port->link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand",
+          .mtu = mtu_bytes(port->active_mtu),
+          .gbit_per_second = gbit_per_second(*port),
+          .firmware = std::string(attributes->fw_ver, strnlen(attributes->fw_ver, 64))};
+      for (const GidEntry& entry : device.gids(static_cast<uint8_t>(number), *port)) {
+        facts.addresses.push_back(text_of(bytes_of(entry.gid)));
+      }
+      ports.push_back(std::move(facts));
+    }
+    return false;
+  };
+  RETURN_IF_ERROR(for_each_device(table, look));
+  return ports;
+}
+
+Result<std::string> local_rdma_address(const VerbsTable& table) {
+  ASSIGN_OR_RETURN(const std::vector<PortFacts> ports, list_ports(table));
+  std::string others;
+  for (const PortFacts& port : ports) {
+    // Link-local ones need a scope, which a GID does not have.
+    const auto found = std::ranges::find_if(
+        port.addresses, [](const std::string& address) { return !address.starts_with("fe80"); });
+    if (port.state == "active" && found != port.addresses.end()) return *found;
+    others +=
+        fmt::format("{}{} port {} is {}{}", others.empty() ? "" : "; ", port.device, port.number,
+                    port.state, found == port.addresses.end() ? " and has no IP address" : "");
+  }
+  return Status::node("no RDMA port can be used: " +
+                      (others.empty() ? "this machine has no RDMA device" : others));
+}
+
+}  // namespace shoal::fabric

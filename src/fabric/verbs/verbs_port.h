@@ -1,0 +1,78 @@
+// VerbsPort: which port of which RDMA device leads to a peer, and what its queue pairs ask for.
+//
+// A port is chosen by the address from which TCP reaches the peer: the device has a GID with that
+// address (RoCE v2; its index differs from host to host and is looked up, never assumed).
+// Thread rule: pure functions over a table.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "fabric/tcp/address.h"
+#include "fabric/verbs/verbs_table.h"
+
+namespace shoal::fabric {
+
+// What a provider's queue pairs ask for beyond what all do.
+struct VerbsRules {
+  ibv_qp_type qp_type = IBV_QPT_RC;
+  // Not 0: a SEND and the RECV that takes it fill the same number of frames of so many bytes, and a
+  // queue holds at most frames_max of them.
+  uint32_t frame_bytes = 0;
+  uint32_t frames_max = 0;
+  // Of a memory region: where it may begin, how long it may be, and whether it may lie across a
+  // multiple of 4 GiB.
+  size_t region_alignment = 4096;
+  size_t region_bytes_max = size_t{1} << 40;
+  bool may_cross_4gib = true;
+  // A receive can be posted before the queue pair is ready to send.
+  bool receives_early = true;
+
+  static VerbsRules linux_rc() { return {}; }
+  static VerbsRules linux_uc() { return {.qp_type = IBV_QPT_UC}; }
+  // RDMA over Thunderbolt on macOS 26.2, as Apple's TN3205 and the users of it describe it.
+  static VerbsRules thunderbolt();
+};
+
+struct VerbsPort {
+  std::string device;
+  uint8_t number = 1;
+  int gid_index = 0;
+  ibv_gid gid{};
+  uint16_t lid = 0;
+  ibv_mtu mtu = IBV_MTU_1024;
+  bool has_gid_routing = true;  // RoCE: packets are addressed by GID
+
+  std::string text() const;  // "rxe0 port 1"
+};
+
+// The port whose GID is this address. kNode: none is; the message says for each device why not
+// (no address of the network, another one, port down) and what to do.
+Result<VerbsPort> find_port(const VerbsTable& table, const SocketAddress& local);
+
+// An address of this machine that an RDMA port has: where the ranks of a local group meet. kNode:
+// none is active.
+Result<std::string> local_rdma_address(const VerbsTable& table);
+
+// One port of a device, as `shoal info` shows it.
+struct PortFacts {
+  std::string device;
+  uint8_t number = 1;
+  std::string state;   // "active", "down", ...
+  std::string link{};  // "Ethernet", "InfiniBand"
+  uint32_t mtu = 0;    // bytes
+  double gbit_per_second = 0;
+  std::string firmware{};
+  std::vector<std::string> addresses{};  // of RoCE v2 GIDs
+};
+// kNode: the devices cannot be listed.
+Result<std::vector<PortFacts>> list_ports(const VerbsTable& table);
+
+// Bytes of an ibv_mtu.
+constexpr uint32_t mtu_bytes(ibv_mtu mtu) { return 128U << static_cast<unsigned>(mtu); }
+
+}  // namespace shoal::fabric

@@ -1,0 +1,116 @@
+#include "fabric/verbs/verbs_table.h"
+
+#include <dlfcn.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace shoal::fabric {
+namespace {
+
+constexpr const char* kLibrary = "libibverbs.so.1";
+
+// What the header's inline functions need of the library.
+struct Symbols {
+  int (*query_port)(ibv_context*, uint8_t, _compat_ibv_port_attr*) = nullptr;
+  int (*query_gid_ex)(ibv_context*, uint32_t, uint32_t, ibv_gid_entry*, uint32_t, size_t) = nullptr;
+};
+Symbols symbols;
+
+// Providers of today fill the whole structure, those of long ago its beginning.
+int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes) {
+  if (verbs_context* extended = verbs_get_ctx_op(context, query_port); extended != nullptr) {
+    return extended->query_port(context, port, attributes, sizeof(*attributes));
+  }
+  std::memset(attributes, 0, sizeof(*attributes));
+  return symbols.query_port(context, port, reinterpret_cast<_compat_ibv_port_attr*>(attributes));
+}
+
+int query_gid_type(ibv_context* context, uint8_t port, int index, ibv_gid_type* type) {
+  ibv_gid_entry entry{};
+  const int error =
+      symbols.query_gid_ex(context, port, static_cast<uint32_t>(index), &entry, 0, sizeof(entry));
+  if (error == 0) *type = static_cast<ibv_gid_type>(entry.gid_type);
+  return error;
+}
+
+int req_notify_cq(ibv_cq* cq, int solicited_only) { return ibv_req_notify_cq(cq, solicited_only); }
+int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) {
+  return ibv_poll_cq(cq, entries, completions);
+}
+int post_send(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
+  return ibv_post_send(qp, work, bad);
+}
+int post_recv(ibv_qp* qp, ibv_recv_wr* work, ibv_recv_wr** bad) {
+  return ibv_post_recv(qp, work, bad);
+}
+
+class Library {
+ public:
+  explicit Library(void* handle) : handle_(handle) {}
+  template <typename Function>
+  void find(const char* name, Function* function) {
+    void* symbol = dlsym(handle_, name);
+    if (symbol == nullptr && missing_.empty()) missing_ = name;
+    std::memcpy(static_cast<void*>(function), &symbol, sizeof(symbol));
+  }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* handle_;
+  std::string missing_;
+};
+
+Result<VerbsTable> load() {
+  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* why = dlerror();
+    return Status::node(std::string("no RDMA library: ") + (why != nullptr ? why : kLibrary) +
+                        "; install libibverbs1 and ibverbs-providers (rdma-core)");
+  }
+  Library library(handle);
+  VerbsTable table;
+  library.find("ibv_get_device_list", &table.get_device_list);
+  library.find("ibv_free_device_list", &table.free_device_list);
+  library.find("ibv_get_device_name", &table.get_device_name);
+  library.find("ibv_open_device", &table.open_device);
+  library.find("ibv_close_device", &table.close_device);
+  library.find("ibv_query_device", &table.query_device);
+  library.find("ibv_query_port", &symbols.query_port);
+  library.find("ibv_query_gid", &table.query_gid);
+  library.find("_ibv_query_gid_ex", &symbols.query_gid_ex);
+  library.find("ibv_alloc_pd", &table.alloc_pd);
+  library.find("ibv_dealloc_pd", &table.dealloc_pd);
+  library.find("ibv_reg_mr", &table.reg_mr);
+  library.find("ibv_dereg_mr", &table.dereg_mr);
+  library.find("ibv_create_comp_channel", &table.create_comp_channel);
+  library.find("ibv_destroy_comp_channel", &table.destroy_comp_channel);
+  library.find("ibv_create_cq", &table.create_cq);
+  library.find("ibv_destroy_cq", &table.destroy_cq);
+  library.find("ibv_get_cq_event", &table.get_cq_event);
+  library.find("ibv_ack_cq_events", &table.ack_cq_events);
+  library.find("ibv_create_qp", &table.create_qp);
+  library.find("ibv_modify_qp", &table.modify_qp);
+  library.find("ibv_destroy_qp", &table.destroy_qp);
+  library.find("ibv_wc_status_str", &table.wc_status_str);
+  table.query_port = query_port;
+  table.query_gid_type = query_gid_type;
+  table.req_notify_cq = req_notify_cq;
+  table.poll_cq = poll_cq;
+  table.post_send = post_send;
+  table.post_recv = post_recv;
+  if (library.missing().empty()) return table;
+  return Status::node(std::string(kLibrary) + " has no " + library.missing() +
+                      ": it is older than rdma-core 33; install a newer one");
+}
+
+}  // namespace
+
+Result<const VerbsTable*> load_verbs() {
+  static const Result<VerbsTable> table = load();
+  if (!table.is_ok()) return table.status();
+  return &*table;
+}
+
+}  // namespace shoal::fabric
