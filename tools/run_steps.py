@@ -62,7 +62,7 @@ def ctest(preset: str, *arguments: str) -> list[list[str]]:
 
 # Two at once: half of the time of the unit tests is waiting.
 def unit(preset: str, *arguments: str) -> list[list[str]]:
-    return ctest(preset, "-j2", *(arguments or ("-LE", "check|e2e")))
+    return ctest(preset, "-j2", *(arguments or ("-LE", "check|e2e|guest")))
 
 
 def format_command() -> list[str]:
@@ -116,6 +116,8 @@ def test_steps() -> list[Step]:
         Step("asan", unit("asan"), after="asan-build", env=symbolizer | data),
         Step("asan-storm", ctest("asan", "-R", "^e2e_serve_storm$"), after="asan-build",
              env=asan_storm),
+        Step("guest", ctest("release", "-L", "^guest$"), after="asan-build",
+             env={"SHOAL_ASAN_BUILD_DIR": str(repo.ROOT / "build" / "asan")}),
         Step("tsan-build", build("tsan", *raced, "shoal")),
         Step("tsan", unit("tsan", "-R", f"^({'|'.join(raced)})$"), after="tsan-build", env=tsan),
         Step("tsan-storm", ctest("tsan", "-R", "^e2e_serve_storm$"), after="tsan-build",
