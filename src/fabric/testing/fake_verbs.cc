@@ -702,6 +702,7 @@ struct Calls {
     *attributes = {};
     const bool is_active = with([](Impl& impl) { return impl.is_port_active_; });
     attributes->state = is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+    attributes->phys_state = is_active ? 5 : 3;  // link up, disabled
     attributes->active_mtu = IBV_MTU_4096;
     attributes->max_mtu = IBV_MTU_4096;
     attributes->gid_tbl_len = kGids;

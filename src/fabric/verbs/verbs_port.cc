@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -67,6 +68,39 @@ std::string_view state_name(ibv_port_state state) {
   }
 }
 
+// InfiniBand's codes of what a port's cable does (ibv_query_port(3)).
+std::string_view physical_state_name(uint8_t state) {
+  switch (state) {
+    case 1:
+      return "asleep";
+    case 2:
+      return "polling";
+    case 3:
+      return "disabled";
+    case 4:
+      return "training";
+    case 5:
+      return "link up";
+    case 6:
+      return "recovering from errors";
+    case 7:
+      return "in a test";
+    default:
+      return "unknown";
+  }
+}
+
+std::string_view gid_type_name(ibv_gid_type type) {
+  switch (type) {
+    case IBV_GID_TYPE_ROCE_V1:
+      return "RoCE v1";
+    case IBV_GID_TYPE_ROCE_V2:
+      return "RoCE v2";
+    default:
+      return "InfiniBand";
+  }
+}
+
 // InfiniBand's codes of a lane's speed and of the number of lanes (ibv_query_port(3)).
 double gbit_per_second(const ibv_port_attr& port) {
   const double lane = [&] {
@@ -107,7 +141,26 @@ double gbit_per_second(const ibv_port_attr& port) {
 struct GidEntry {
   int index = 0;
   ibv_gid gid{};
+  ibv_gid_type type = IBV_GID_TYPE_IB;
 };
+
+// Of RoCE only version 2 crosses routers and firewalls like any UDP.
+bool is_usable(const GidEntry& entry, const ibv_port_attr& port) {
+  return port.link_layer != IBV_LINK_LAYER_ETHERNET || entry.type == IBV_GID_TYPE_ROCE_V2;
+}
+
+// By which addresses a peer gets to this entry: the GID's own, and those of the interfaces of IP
+// over InfiniBand that have this GID.
+std::vector<std::string> addresses_of(const GidEntry& entry, const ibv_port_attr& port,
+                                      const std::vector<InfinibandAddress>& infiniband) {
+  const Gid gid = bytes_of(entry.gid);
+  std::vector<std::string> addresses = {text_of(gid)};
+  if (port.link_layer == IBV_LINK_LAYER_ETHERNET) return addresses;
+  for (const InfinibandAddress& one : infiniband) {
+    if (one.gid == gid) addresses.push_back(one.address);
+  }
+  return addresses;
+}
 
 // An opened device, for looking at it.
 class OpenDevice {
@@ -132,19 +185,15 @@ class OpenDevice {
     if (table_.query_port(context_, number, &attributes) != 0) return std::nullopt;
     return attributes;
   }
-  // Those of RoCE v2 on Ethernet, all elsewhere.
   std::vector<GidEntry> gids(uint8_t number, const ibv_port_attr& port) const {
     std::vector<GidEntry> found;
     int empty = 0;
     for (int i = 0; i < port.gid_tbl_len && empty < kEmptyGidsMax; ++i) {
-      ibv_gid_type type = IBV_GID_TYPE_IB;
       GidEntry entry{.index = i};
-      const bool is_there = table_.query_gid_type(context_, number, i, &type) == 0 &&
+      const bool is_there = table_.query_gid_type(context_, number, i, &entry.type) == 0 &&
                             table_.query_gid(context_, number, i, &entry.gid) == 0;
       empty = is_there ? 0 : empty + 1;
-      const bool is_usable =
-          port.link_layer != IBV_LINK_LAYER_ETHERNET || type == IBV_GID_TYPE_ROCE_V2;
-      if (is_there && is_usable) found.push_back(entry);
+      if (is_there) found.push_back(entry);
     }
     return found;
   }
@@ -162,6 +211,7 @@ Status for_each_device(const VerbsTable& table, Fn fn) {
   errno = 0;
   const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> list(table.get_device_list(&count),
                                                                   table.free_device_list);
+  if (list == nullptr && errno == ENOSYS) return Status::ok();  // a kernel without any RDMA
   if (list == nullptr) {
     return Status::node(fmt::format("the RDMA devices cannot be listed: {}", std::strerror(errno)));
   }
@@ -186,9 +236,11 @@ VerbsRules VerbsRules::thunderbolt() {
 
 std::string VerbsPort::text() const { return fmt::format("{} port {}", device, number); }
 
-Result<VerbsPort> find_port(const VerbsTable& table, const SocketAddress& local) {
+Result<VerbsPort> find_port(const VerbsTable& table, const SocketAddress& local,
+                            const std::vector<InfinibandAddress>& infiniband) {
   const auto wanted = gid_of(local);
   if (!wanted) return Status::node("RDMA needs a peer that is reached over IP");
+  const std::string wanted_text = text_of(*wanted);
   std::optional<VerbsPort> found;
   std::string others;
   const auto note = [&others](const std::string& what) {
@@ -206,9 +258,10 @@ Result<VerbsPort> find_port(const VerbsTable& table, const SocketAddress& local)
       const std::string name = fmt::format("{} port {}", device.name(), number);
       std::string addresses;
       for (const GidEntry& entry : device.gids(static_cast<uint8_t>(number), *port)) {
-        const Gid gid = bytes_of(entry.gid);
-        addresses += (addresses.empty() ? "" : ", ") + text_of(gid);
-        if (gid != *wanted) continue;
+        if (!is_usable(entry, *port)) continue;
+        const std::vector<std::string> own = addresses_of(entry, *port, infiniband);
+        addresses += fmt::format("{}{}", addresses.empty() ? "" : ", ", fmt::join(own, ", "));
+        if (std::ranges::find(own, wanted_text) == own.end()) continue;
         if (port->state != IBV_PORT_ACTIVE) {
           note(fmt::format("{} has that address but is {}", name, state_name(port->state)));
           continue;
@@ -229,11 +282,12 @@ Result<VerbsPort> find_port(const VerbsTable& table, const SocketAddress& local)
   RETURN_IF_ERROR(for_each_device(table, look));
   if (found) return *found;
   return Status::node(fmt::format("no RDMA port has the address {} of this network: {}",
-                                  text_of(*wanted),
+                                  wanted_text,
                                   others.empty() ? "this machine has no RDMA device" : others));
 }
 
-Result<std::vector<PortFacts>> list_ports(const VerbsTable& table) {
+Result<std::vector<PortFacts>> list_ports(const VerbsTable& table,
+                                          const std::vector<InfinibandAddress>& infiniband) {
   std::vector<PortFacts> ports;
   const auto look = [&](const OpenDevice& device) {
     if (!device.is_open()) {
@@ -251,9 +305,17 @@ Result<std::vector<PortFacts>> list_ports(const VerbsTable& table) {
           .link = port->link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand",
           .mtu = mtu_bytes(port->active_mtu),
           .gbit_per_second = gbit_per_second(*port),
-          .firmware = std::string(attributes->fw_ver, strnlen(attributes->fw_ver, 64))};
+          .firmware = std::string(attributes->fw_ver, strnlen(attributes->fw_ver, 64)),
+          .physical_state = std::string(physical_state_name(port->phys_state)),
+          .mtu_max = mtu_bytes(port->max_mtu),
+          .lid = port->lid};
       for (const GidEntry& entry : device.gids(static_cast<uint8_t>(number), *port)) {
-        facts.addresses.push_back(text_of(bytes_of(entry.gid)));
+        if (is_usable(entry, *port)) {
+          std::ranges::move(addresses_of(entry, *port, infiniband),
+                            std::back_inserter(facts.addresses));
+        }
+        facts.gids.push_back(
+            {entry.index, std::string(gid_type_name(entry.type)), text_of(bytes_of(entry.gid))});
       }
       ports.push_back(std::move(facts));
     }

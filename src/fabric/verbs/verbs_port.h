@@ -1,7 +1,8 @@
 // VerbsPort: which port of which RDMA device leads to a peer, and what its queue pairs ask for.
 //
 // A port is chosen by the address from which TCP reaches the peer: the device has a GID with that
-// address (RoCE v2; its index differs from host to host and is looked up, never assumed).
+// address (RoCE v2; its index differs from host to host and is looked up, never assumed), or its
+// GID is that of an interface of IP over InfiniBand with that address.
 // Thread rule: pure functions over a table.
 #pragma once
 
@@ -13,6 +14,7 @@
 
 #include "base/status.h"
 #include "fabric/tcp/address.h"
+#include "fabric/verbs/infiniband_address.h"
 #include "fabric/verbs/verbs_table.h"
 
 namespace shoal::fabric {
@@ -52,25 +54,41 @@ struct VerbsPort {
 
 // The port whose GID is this address. kNode: none is; the message says for each device why not
 // (no address of the network, another one, port down) and what to do.
-Result<VerbsPort> find_port(const VerbsTable& table, const SocketAddress& local);
+// infiniband: the addresses of IP over InfiniBand.
+Result<VerbsPort> find_port(
+    const VerbsTable& table, const SocketAddress& local,
+    const std::vector<InfinibandAddress>& infiniband = infiniband_addresses());
 
 // An address of this machine that an RDMA port has: where the ranks of a local group meet. kNode:
 // none is active.
 Result<std::string> local_rdma_address(const VerbsTable& table);
 
-// One port of a device, as `shoal info` shows it.
+// An entry of a port's GID table.
+struct GidFacts {
+  int index = 0;
+  std::string type{};     // "RoCE v2", "RoCE v1", "InfiniBand"
+  std::string address{};  // as an IP address is written; IPv4 where it is mapped
+};
+
+// One port of a device, as `shoal info` shows it and `shoal doctor` judges it.
 struct PortFacts {
   std::string device;
   uint8_t number = 1;
-  std::string state;   // "active", "down", ...
+  std::string state;   // "active", "down", ...; "cannot be opened": of the device
   std::string link{};  // "Ethernet", "InfiniBand"
   uint32_t mtu = 0;    // bytes
   double gbit_per_second = 0;
   std::string firmware{};
-  std::vector<std::string> addresses{};  // of RoCE v2 GIDs
+  std::vector<std::string> addresses{};  // of RoCE v2 GIDs, or of IP over InfiniBand
+  std::string physical_state{};          // "link up", "polling", ...
+  uint32_t mtu_max = 0;                  // bytes that the device could do
+  uint32_t lid = 0;                      // InfiniBand; 0: no subnet manager has given one
+  std::vector<GidFacts> gids{};          // all
 };
 // kNode: the devices cannot be listed.
-Result<std::vector<PortFacts>> list_ports(const VerbsTable& table);
+Result<std::vector<PortFacts>> list_ports(
+    const VerbsTable& table,
+    const std::vector<InfinibandAddress>& infiniband = infiniband_addresses());
 
 // Bytes of an ibv_mtu.
 constexpr uint32_t mtu_bytes(ibv_mtu mtu) { return 128U << static_cast<unsigned>(mtu); }

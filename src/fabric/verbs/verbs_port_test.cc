@@ -3,13 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/testing/planted_root.h"
 #include "fabric/testing/fake_verbs.h"
 
 namespace shoal::fabric {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 SocketAddress address_of(const std::string& host) {
   const auto all = resolve({.host = host, .port = 7000}, Deadline::after(std::chrono::seconds(5)));
@@ -17,7 +22,7 @@ SocketAddress address_of(const std::string& host) {
   return all->front();
 }
 
-class VerbsPortTest : public testing::Test {
+class VerbsPortTest : public ::testing::Test {
  protected:
   FakeVerbs verbs_{{.addresses = {"192.0.2.1", "198.51.100.7"}, .has_engine_thread = false}};
 };
@@ -64,6 +69,103 @@ TEST_F(VerbsPortTest, PortsAreListedWithWhatPeopleLookFor) {
   EXPECT_EQ(first.gbit_per_second, 100);
   EXPECT_EQ(first.firmware, "fake-1");
   EXPECT_THAT(first.addresses, ElementsAre("fe80::1", "192.0.2.1"));
+  EXPECT_EQ(first.physical_state, "link up");
+  EXPECT_EQ(first.mtu_max, 4096U);
+  ASSERT_EQ(first.gids.size(), 4U);
+  EXPECT_EQ(first.gids[2].type, "RoCE v1");
+  EXPECT_EQ(first.gids[2].address, "192.0.2.1");
+  EXPECT_EQ(first.gids[3].index, 3);
+  EXPECT_EQ(first.gids[3].type, "RoCE v2");
+  verbs_.set_port_active(false);
+  const auto down = list_ports(verbs_.table());
+  ASSERT_TRUE(down.is_ok());
+  EXPECT_EQ(down->front().state, "down");
+  EXPECT_EQ(down->front().physical_state, "disabled");
+}
+
+// The GIDs of InfiniBand are no IP addresses: those of IP over InfiniBand lead to the port.
+class InfinibandPortTest : public VerbsPortTest {
+ protected:
+  InfinibandPortTest() : table_(verbs_.table()) {
+    table_.query_port = [](ibv_context* /*context*/, uint8_t /*port*/, ibv_port_attr* attributes) {
+      *attributes = {};
+      attributes->state = IBV_PORT_ACTIVE;
+      attributes->active_mtu = IBV_MTU_4096;
+      attributes->max_mtu = IBV_MTU_4096;
+      attributes->gid_tbl_len = 4;
+      attributes->link_layer = IBV_LINK_LAYER_INFINIBAND;
+      attributes->lid = 7;
+      return 0;
+    };
+    table_.query_gid_type = [](ibv_context* /*context*/, uint8_t /*port*/, int index,
+                               ibv_gid_type* type) {
+      *type = IBV_GID_TYPE_IB;
+      return index == 2 ? 0 : ENODATA;
+    };
+    // The GID of fake0, whose subnet prefix a subnet manager has chosen.
+    gid_ = *gid_of_link_address("80:00:00:48:00:00:00:00:00:00:00:00:00:00:ff:ff:c0:00:02:01");
+  }
+  VerbsTable table_;
+  std::array<uint8_t, 16> gid_{};
+};
+
+TEST_F(InfinibandPortTest, IsFoundByTheAddressOfIpOverInfiniband) {
+  const std::vector<InfinibandAddress> addresses = {{"10.0.0.5", gid_}};
+  const auto port = find_port(table_, address_of("10.0.0.5"), addresses);
+  ASSERT_TRUE(port.is_ok()) << port.status().message();
+  EXPECT_EQ(port->device, "fake0");
+  EXPECT_EQ(port->gid_index, 2);
+  EXPECT_EQ(port->lid, 7);
+  EXPECT_FALSE(port->has_gid_routing);
+  const auto ports = list_ports(table_, addresses);
+  ASSERT_TRUE(ports.is_ok());
+  EXPECT_THAT(ports->at(0).addresses, ElementsAre("192.0.2.1", "10.0.0.5"));
+  EXPECT_THAT(ports->at(1).addresses, ElementsAre("198.51.100.7")) << "another port's GID";
+  EXPECT_EQ(ports->at(0).link, "InfiniBand");
+  EXPECT_EQ(ports->at(0).lid, 7U);
+}
+
+TEST_F(InfinibandPortTest, IsNotFoundByAnAddressOfAnotherNetwork) {
+  EXPECT_FALSE(find_port(table_, address_of("10.0.0.5"), {}).is_ok());
+  EXPECT_FALSE(find_port(verbs_.table(), address_of("10.0.0.5"), {{"10.0.0.5", gid_}}).is_ok())
+      << "a port of Ethernet has no IP over InfiniBand";
+}
+
+TEST(InfinibandAddresses, AreReadFromTheInterfacesLinkAddresses) {
+  const shoal::testing::PlantedRoot root;
+  EXPECT_TRUE(infiniband_addresses(root.path()).empty());
+  root.write("sys/class/net/lo/type", "32\n");
+  root.write("sys/class/net/lo/address",
+             "80:00:00:48:fe:80:00:00:00:00:00:00:e4:1d:2d:03:00:00:00:a1\n");
+  const auto addresses = infiniband_addresses(root.path());
+  const auto found = std::ranges::find(addresses, "127.0.0.1", &InfinibandAddress::address);
+  ASSERT_NE(found, addresses.end());
+  EXPECT_EQ(found->gid, (std::array<uint8_t, 16>{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0xe4, 0x1d, 0x2d, 3,
+                                                 0, 0, 0, 0xa1}));
+}
+
+TEST(InfinibandAddresses, OtherLinkAddressesHaveNoGid) {
+  EXPECT_FALSE(gid_of_link_address("02:fc:00:ff:00:01"));
+  EXPECT_FALSE(gid_of_link_address(""));
+  EXPECT_FALSE(gid_of_link_address("80:00:00:48:fe:80:00:00:00:00:00:00:e4:1d:2d:03:00:00:00:ag"));
+  EXPECT_FALSE(gid_of_link_address("80:00:00:48:fe:80:00:00-00:00:00:00:e4:1d:2d:03:00:00:00:a1"));
+}
+
+TEST_F(VerbsPortTest, AKernelWithoutRdmaHasNoDevices) {
+  VerbsTable table = verbs_.table();
+  table.get_device_list = [](int* /*count*/) -> ibv_device** {
+    errno = ENOSYS;
+    return nullptr;
+  };
+  const auto ports = list_ports(table);
+  ASSERT_TRUE(ports.is_ok()) << ports.status().message();
+  EXPECT_TRUE(ports->empty());
+  EXPECT_THAT(local_rdma_address(table).status().message(), HasSubstr("has no RDMA device"));
+  table.get_device_list = [](int* /*count*/) -> ibv_device** {
+    errno = EACCES;
+    return nullptr;
+  };
+  EXPECT_THAT(list_ports(table).status().message(), HasSubstr("cannot be listed: Permission"));
 }
 
 TEST(VerbsTable, ALibraryThatIsMissingIsSaidWithItsRemedy) {
