@@ -19,6 +19,7 @@ void add_all_commands(Program& program) {
   add_run(program);
   add_serve(program);
   add_info(program);
+  add_doctor(program);
   add_models(program);
   add_pull(program);
   add_plan(program);

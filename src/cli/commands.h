@@ -12,6 +12,7 @@ void add_serve(Program& program);
 void add_eval(Program& program);
 void add_tokenize(Program& program);
 void add_info(Program& program);
+void add_doctor(Program& program);
 void add_plan(Program& program);
 void add_models(Program& program);
 void add_pull(Program& program);

@@ -6,10 +6,11 @@
 
 #include "build_info.h"
 #include "cli/commands.h"
+#include "cli/doctor/rdma_view.h"
 #include "cli/support/format.h"
 #include "cli/support/machine.h"
 #include "cli/support/model_setup.h"
-#include "fabric/verbs/verbs_port.h"
+#include "fabric/local_launch.h"
 #include "tensor/kernel_path.h"
 
 namespace shoal::cli {
@@ -23,44 +24,12 @@ struct InfoOptions {
   bool is_json = false;
 };
 
-// Or why there are none.
-Result<std::vector<fabric::PortFacts>> rdma_ports() {
-  ASSIGN_OR_RETURN(const fabric::VerbsTable* table, fabric::load_verbs());
-  ASSIGN_OR_RETURN(auto ports, fabric::list_ports(*table));
-  if (ports.empty()) return Status::node("no RDMA device");
-  return ports;
-}
-
-Json rdma_json() {
-  const auto ports = rdma_ports();
-  Json list = Json::array();
-  if (ports.is_ok()) {
-    for (const fabric::PortFacts& port : *ports) {
-      list.push_back({{"device", port.device},
-                      {"port", port.number},
-                      {"state", port.state},
-                      {"link", port.link},
-                      {"mtu", port.mtu},
-                      {"gbit_per_second", port.gbit_per_second},
-                      {"firmware", port.firmware},
-                      {"addresses", port.addresses}});
-    }
-  }
-  return {{"ports", std::move(list)},
-          {"unavailable", ports.is_ok() ? Json(nullptr) : Json(ports.status().message())}};
-}
-
-std::string rdma_text() {
-  const auto ports = rdma_ports();
-  if (!ports.is_ok()) return ports.status().message();
-  std::string text;
-  for (const fabric::PortFacts& port : *ports) {
-    text += fmt::format(
-        "{}{} port {}: {}, {}, MTU {}, {} Gbit/s, {}", text.empty() ? "" : "\n  ", port.device,
-        port.number, port.state, port.link, port.mtu, port.gbit_per_second,
-        port.addresses.empty() ? "no address" : fmt::format("{}", fmt::join(port.addresses, " ")));
-  }
-  return text;
+// How nodes of this machine are joined unless --link says otherwise.
+std::string local_link_text() {
+  const fabric::LinkChoice choice = fabric::choose_local_link(2);
+  return fmt::format("{} between nodes of this machine (--link auto){}",
+                     fabric::link_kind_name(choice.link),
+                     choice.reason.empty() ? "" : "; no shared memory: " + choice.reason);
 }
 
 Json machine_json(const Machine& machine) {
@@ -86,7 +55,8 @@ Json machine_json(const Machine& machine) {
           {"caches", std::move(caches)},
           {"memory_bytes", machine.memory_bytes},
           {"memory_available", machine.memory_available},
-          {"rdma", rdma_json()}};
+          {"local_link", fabric::link_kind_name(fabric::choose_local_link(2).link)},
+          {"rdma", rdma_json(read_rdma_ports())}};
 }
 
 std::string machine_text(const Machine& machine) {
@@ -115,7 +85,8 @@ std::string machine_text(const Machine& machine) {
   list.add("caches", caches);
   list.add("memory", fmt::format("{}, {} available", format_bytes(machine.memory_bytes),
                                  format_bytes(machine.memory_available)));
-  list.add("RDMA", rdma_text());
+  list.add("link", local_link_text());
+  list.add("RDMA", rdma_text(read_rdma_ports()));
   return list.to_string();
 }
 

@@ -60,6 +60,12 @@ JoinInfo make_join_info(const LocalGroupOptions& options, const GroupSetup& setu
 
 }  // namespace
 
+LinkChoice choose_local_link(int size) {
+  const Status room = reserve_shm_links(size);
+  if (room.is_ok()) return {};
+  return {.link = LinkKind::kTcp, .reason = room.message()};
+}
+
 Result<std::unique_ptr<LocalGroup>> LocalGroup::launch(LocalGroupOptions options,
                                                        const Deadline& deadline) {
   if (options.node_names.empty()) {

@@ -26,6 +26,15 @@ struct GroupSetup;
 
 inline constexpr int kJoinFd = 3;
 
+// How nodes of one machine are joined unless somebody chooses: over shared memory, the fastest in
+// every measurement (README.md of the root), or over TCP where the machine does not allow as many
+// descriptors as that takes.
+struct LinkChoice {
+  LinkKind link = LinkKind::kShm;
+  std::string reason{};  // why it is not shared memory
+};
+LinkChoice choose_local_link(int size);
+
 struct LocalGroupOptions {
   int size = 2;
   LinkKind link = LinkKind::kShm;

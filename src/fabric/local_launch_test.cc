@@ -287,6 +287,26 @@ TEST(LocalGroup, AGroupOfOneNeedsNoChildren) {
   EXPECT_EQ((*group)->fabric().size(), 1);
 }
 
+TEST(ChooseLocalLink, IsSharedMemoryWhereTheMachineHasRoomForIt) {
+  const LinkChoice choice = choose_local_link(2);
+  EXPECT_EQ(choice.link, LinkKind::kShm);
+  EXPECT_EQ(choice.reason, "");
+}
+
+// The limit of a process cannot be raised again: it is lowered in one of its own.
+TEST(ChooseLocalLink, IsTcpWhereThereAreTooFewDescriptorsForSharedMemory) {
+  const auto lower_and_choose = [] {
+    const rlimit limit{.rlim_cur = 150, .rlim_max = 150};
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const LinkChoice few = choose_local_link(2);
+    const LinkChoice many = choose_local_link(9);
+    const bool is_right = few.link == LinkKind::kShm && many.link == LinkKind::kTcp &&
+                          many.reason.find("150 are allowed") != std::string::npos;
+    _exit(is_right ? 0 : 1);
+  };
+  EXPECT_EXIT(lower_and_choose(), testing::ExitedWithCode(0), "");
+}
+
 TEST(JoinInfo, IsReadBackAndEveryCutOrImpossibleSizeOfItIsTheGroupsFailure) {
   JoinInfo info;
   info.setup.size = 2;

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import harness
 
-COMMANDS = [["run"], ["serve"], ["info"], ["models"], ["pull"], ["plan"], ["bench"], ["bench", "model"],
+COMMANDS = [["run"], ["serve"], ["info"], ["doctor"], ["models"], ["pull"], ["plan"], ["bench"], ["bench", "model"],
             ["bench", "fabric"], ["bench", "machine"], ["trace"], ["eval"], ["tokenize"],
             ["completion"], ["man"]]
 # They have no result to tell: a server, and files for other programs.
@@ -83,7 +83,8 @@ class MadeFilesTest(harness.Case):
         self.assertEqual(self.complete("shoal tok"), ["tokenize"])
         self.assertEqual(self.complete("shoal bench fab"), ["fabric"])
         self.assertEqual(self.complete("shoal run m.gguf --temp"), ["--temperature"])
-        self.assertEqual(self.complete("shoal run m.gguf --link ''"), ["shm", "tcp", "verbs"])
+        self.assertEqual(self.complete("shoal run m.gguf --link ''"), ["auto", "shm", "tcp", "verbs"])
+        self.assertEqual(self.complete("shoal doctor --link v"), ["verbs"])
         self.assertEqual(self.complete("shoal bench fabric --link t"), ["tcp"])
         self.assertIn("smollm2", self.complete("shoal run smol"))
         self.assertEqual(self.complete("shoal run m.gguf --seed ''"), [])
@@ -338,6 +339,16 @@ class InfoTest(harness.Case):
         self.assertIn(f"not on this processor: {', '.join(info['kernels_not_here'])}",
                       self.succeed("info"))
         self.assertIn(info["cpu"], self.succeed("info"))
+
+    def test_of_links_it_tells_the_default_and_the_rdma_ports(self):
+        info = self.succeed_json("info")
+        self.assertEqual(info["local_link"], "shm")
+        self.assertRegex(self.succeed("info"), r"link +shm between nodes of this machine")
+        if Path("/sys/class/infiniband").is_dir():
+            self.skipTest("this machine has RDMA devices")
+        self.assertEqual(info["rdma"]["ports"], [])
+        self.assertRegex(info["rdma"]["unavailable"], "no RDMA (device|library)")
+        self.assertIn(info["rdma"]["unavailable"], self.succeed("info"))
 
     def test_of_a_model_it_tells_the_shape(self):
         info = self.succeed_json("info", harness.demo_model())

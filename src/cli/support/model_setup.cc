@@ -34,6 +34,7 @@ constexpr uint32_t kLargeCacheContexts = 4;
 constexpr Nanoseconds kFailedGroupGrace = std::chrono::milliseconds(200);
 constexpr Nanoseconds kJoinDeadline = std::chrono::seconds(30);
 constexpr std::string_view kNodesByDomain = "numa";
+constexpr std::string_view kAutoLink = "auto";
 
 double seconds_since(Nanoseconds start) {
   return std::chrono::duration<double>(SteadyClock::instance().now() - start).count();
@@ -132,6 +133,24 @@ std::string check_kernels(const std::string& name) {
   return fmt::format("{}; give one of {}", what, fmt::join(kernels_here(), ", "));
 }
 
+// The link that --link means.
+Result<fabric::LinkKind> choose_link(const ModelOptions& options, Console& console) {
+  if (options.link != kAutoLink) return fabric::parse_link_kind(options.link);
+  const fabric::LinkChoice choice = fabric::choose_local_link(options.nodes);
+  if (!choice.reason.empty() && !options.is_quiet) {
+    console.err.write_line(fmt::format("shoal: note: {} instead of shared memory: {}",
+                                       fabric::link_kind_name(choice.link), choice.reason));
+  }
+  return choice.link;
+}
+
+// Why a group did not come up, with where to look where a link that was asked for is the cause.
+Status with_doctor(const Status& status, const std::string& link) {
+  const bool is_of_link = status.code() == StatusCode::kNode || link == "verbs";
+  if (link == kAutoLink || !is_of_link) return status;
+  return {status.code(), fmt::format("{}; see `shoal doctor --link {}`", status.message(), link)};
+}
+
 }  // namespace
 
 void add_model_name(CLI::App& command, std::string* model) {
@@ -168,9 +187,12 @@ void add_layout_options(CLI::App& command, ModelOptions* options) {
 }
 
 void add_compute_options(CLI::App& command, ModelOptions* options) {
-  command.add_option("--link", options->link, "How local nodes are joined: shm, tcp or verbs (RDMA)")
-      ->check(CLI::IsMember({"shm", "tcp", "verbs"}))
-      ->type_name("{shm,tcp,verbs}")
+  command
+      .add_option("--link", options->link,
+                  "How local nodes are joined: shared memory, TCP or verbs (RDMA); auto: shm where "
+                  "the machine lets it")
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}))
+      ->type_name("{auto,shm,tcp,verbs}")
       ->capture_default_str();
   command
       .add_option("--threads", options->threads,
@@ -339,15 +361,16 @@ Status LoadedModel::start_nodes(Console& console) {
   } else {
     fabric::LocalGroupOptions launch;
     launch.size = options_.nodes;
-    ASSIGN_OR_RETURN(launch.link, fabric::parse_link_kind(options_.link));
+    ASSIGN_OR_RETURN(launch.link, choose_link(options_, console));
     ASSIGN_OR_RETURN(const std::string executable, own_executable());
     launch.child_command = {executable, "node"};
     if (options_.by_domain) launch.child_command.emplace_back("--numa");
     launch.exit_grace = kFailedGroupGrace;
     launch.fabric.program = this_program();
     launch.fabric.threads_per_rank = static_cast<int>(threads_);
-    ASSIGN_OR_RETURN(local_group_,
-                     fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline)));
+    auto group = fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline));
+    if (!group.is_ok()) return with_doctor(group.status(), options_.link);
+    local_group_ = std::move(*group);
   }
   group_ = std::make_unique<collective::Group>(fabric());
   if (options_.nodes == 1) return Status::ok();

@@ -38,10 +38,10 @@ struct ModelOptions {
   // With --nodes numa: the domain of each node, which keeps to it; empty where none are known.
   std::vector<NumaDomain> domains;
   bool by_domain = false;
-  std::string link = "shm";
-  std::string split;     // "3,1"; empty: even
-  uint32_t threads = 0;  // per node; 0: the usable cores, shared evenly
-  uint32_t context = 0;  // 0: see plan_model()
+  std::string link = "auto";  // of local nodes; "auto": fabric::choose_local_link()
+  std::string split;          // "3,1"; empty: even
+  uint32_t threads = 0;       // per node; 0: the usable cores, shared evenly
+  uint32_t context = 0;       // 0: see plan_model()
   // What a user makes smaller to ask for less context; not --ctx where a command derives it.
   std::string_view context_option = "--ctx";
   // Positions of the KV cache, which all sessions share; 0: as many as one session's context.
