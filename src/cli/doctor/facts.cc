@@ -157,7 +157,7 @@ std::vector<NetworkInterface> read_networks(const std::string& root,
                                             const std::vector<InterfaceAddress>& addresses) {
   std::vector<NetworkInterface> networks;
   for (const std::string& name : names_in(root + "/sys/class/net")) {
-    const std::string folder = root + "/sys/class/net/" + name;
+    const std::string folder = fmt::format("{}/sys/class/net/{}", root, name);
     if (!exists(folder + "/flags")) continue;  // bonding_masters and the like
     const std::string state = read_small_file(folder + "/operstate");
     NetworkInterface network;
@@ -185,7 +185,7 @@ RdmaFacts read_rdma(const std::string& root, const Result<const fabric::VerbsTab
     const std::string node = root + "/dev/infiniband/" + device.uverbs;
     device.has_node = !device.uverbs.empty() && exists(node);
     device.may_open = device.has_node && access(node.c_str(), R_OK | W_OK) == 0;
-    const std::string folder = root + "/sys/class/infiniband/" + name;
+    const std::string folder = fmt::format("{}/sys/class/infiniband/{}", root, name);
     for (int port = 1; port <= kPortsMax; ++port) {
       if (!exists(fmt::format("{}/ports/{}", folder, port))) break;
       if (std::string network = network_of(folder, port); !network.empty()) {

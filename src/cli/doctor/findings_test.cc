@@ -10,7 +10,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Kind = NetworkInterface::Kind;
 
 constexpr Wanted kAuto{};
