@@ -44,7 +44,7 @@ class DoctorTest(harness.Case):
         self.assertEqual(result.returncode, 1, result.stderr)
         locked = next(f for f in json.loads(result.stdout)["findings"] if f["id"] == "locked-memory")
         self.assertEqual(locked["level"], "problem")
-        self.assertRegex(locked["what"], r"65536 bytes .* RDMA needs \d{6,} bytes")
+        self.assertRegex(locked["what"], r"65536 bytes .* RDMA needs at least \d{6,} bytes")
         self.assertIn("LimitMEMLOCK", locked["remedy"])
 
     def test_too_few_descriptors_are_a_warning_since_there_is_tcp(self):

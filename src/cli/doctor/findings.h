@@ -17,7 +17,8 @@ std::vector<Finding> judge_machine(const DoctorFacts& facts, const Wanted& wante
 std::vector<Finding> judge_rdma(const DoctorFacts& facts, const Wanted& wanted);
 std::vector<Finding> judge_thunderbolt(const ThunderboltFacts& facts, const Wanted& wanted);
 
-// Bytes that a rank of such a group registers with its RDMA device.
+// Bytes that a rank of such a group registers with its RDMA device at least: the slots of its
+// links.
 uint64_t registered_bytes(int nodes);
 
 // kNode when there is a problem among them: how many, and where the remedies stand.

@@ -281,8 +281,8 @@ class RdmaJudge {
         locked.is_exempt || !locked.limit
             ? "no limit"
             : fmt::format("{} bytes ({})", *locked.limit, format_bytes(*locked.limit));
-    const std::string needs = fmt::format("RDMA needs {} bytes ({}) in each of {} nodes", needed,
-                                          format_bytes(needed), wanted_.nodes);
+    const std::string needs = fmt::format("RDMA needs at least {} bytes ({}) in each of {} nodes",
+                                          needed, format_bytes(needed), wanted_.nodes);
     if (suffices) {
       add({.id = "locked-memory",
            .what = fmt::format("locked memory: {} allowed; {}", has, needs)});

@@ -74,7 +74,7 @@ struct GidFacts {
 struct PortFacts {
   std::string device;
   uint8_t number = 1;
-  std::string state;   // "active", "down", ...; "cannot be opened": of the device
+  std::string state;   // "active", "down", ...
   std::string link{};  // "Ethernet", "InfiniBand"
   uint32_t mtu = 0;    // bytes
   double gbit_per_second = 0;
