@@ -11,6 +11,7 @@
 
 #include "fabric/message.h"
 #include "fabric/testing/thread_group.h"
+#include "fabric/ucx/ucx_table.h"
 
 namespace shoal::fabric {
 namespace {
@@ -25,6 +26,9 @@ class EndpointContract : public testing::TestWithParam<std::string> {
       GTEST_SKIP() << "this machine has no IPv6";
     }
     if (GetParam() == "verbs" && !has_rdma_device()) GTEST_SKIP() << kNoRdmaDevice;
+    if (const auto ucx = load_ucx(); GetParam().starts_with("ucx") && !ucx.is_ok()) {
+      GTEST_SKIP() << ucx.status().message();
+    }
   }
   ThreadGroupOptions options(int size = 2) const {
     ThreadGroupOptions options;
@@ -41,7 +45,7 @@ class EndpointContract : public testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(Makers, EndpointContract,
                          testing::Values("shm", "tcp", "tcp6", "sim", "verbs", "verbs_rc",
-                                         "verbs_uc", "verbs_thunderbolt"),
+                                         "verbs_uc", "verbs_thunderbolt", "ucx", "ucx_tcp"),
                          [](const auto& info) { return info.param; });
 
 Status expect_message(Fabric& fabric, int peer, const std::vector<std::byte>& expected) {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "fabric/link/liveness.h"
 #include "fabric/shm/mapped_memory.h"
+#include "fabric/ucx/ucx_context.h"
 
 namespace shoal::fabric {
 
@@ -16,6 +17,8 @@ std::string_view link_kind_name(LinkKind kind) {
       return "tcp";
     case LinkKind::kVerbs:
       return "verbs";
+    case LinkKind::kUcx:
+      return "ucx";
   }
   CHECK_MSG(false, "unknown LinkKind");
 }
@@ -24,7 +27,8 @@ Result<LinkKind> parse_link_kind(std::string_view name) {
   if (name == "shm") return LinkKind::kShm;
   if (name == "tcp") return LinkKind::kTcp;
   if (name == "verbs") return LinkKind::kVerbs;
-  return Status::request("unknown link '" + std::string(name) + "': it is shm, tcp or verbs");
+  if (name == "ucx") return LinkKind::kUcx;
+  return Status::request("unknown link '" + std::string(name) + "': it is shm, tcp, verbs or ucx");
 }
 
 Fabric::Fabric(Parts parts) : parts_(std::move(parts)) {

@@ -26,12 +26,13 @@ namespace shoal::fabric {
 
 class LivenessMonitor;
 class MappedMemory;
+class UcxContext;
 
 // The numbers travel in join infos.
-enum class LinkKind : uint32_t { kShm = 1, kTcp = 2, kVerbs = 3 };
+enum class LinkKind : uint32_t { kShm = 1, kTcp = 2, kVerbs = 3, kUcx = 4 };
 
 std::string_view link_kind_name(LinkKind kind);
-// "shm", "tcp" or "verbs"; kRequest otherwise.
+// "shm", "tcp", "verbs" or "ucx"; kRequest otherwise.
 Result<LinkKind> parse_link_kind(std::string_view name);
 
 // How a peer's death is noticed.
@@ -62,6 +63,7 @@ class Fabric {
     std::vector<std::string> node_names;  // by rank
     std::unique_ptr<GroupHealth> health;
     std::unique_ptr<MappedMemory> mapped;  // null where not all ranks share memory
+    std::unique_ptr<UcxContext> ucx;       // of endpoints over UCX; else null
     std::vector<std::unique_ptr<Endpoint>> endpoints;
     std::unique_ptr<LivenessMonitor> monitor;  // null in the simulation
     const Clock* clock = nullptr;

@@ -4,6 +4,7 @@
 
 #include "fabric/shm/shm_endpoint.h"
 #include "fabric/tcp/tcp_endpoint.h"
+#include "fabric/ucx/ucx_connect.h"
 #include "fabric/verbs/verbs_connect.h"
 
 namespace shoal::fabric {
@@ -90,6 +91,23 @@ Status FabricBuilder::add_verbs(int peer, const VerbsProvider& provider, UniqueF
       parts_.endpoints[static_cast<size_t>(peer)],
       connect_verbs(provider, data.get(), info_for(peer, "verbs"), *parts_.health, deadline));
   add_liveness(peer, "verbs", std::move(liveness));
+  return Status::ok();
+}
+
+Status FabricBuilder::add_ucx(int peer, const UcxProvider& provider, UniqueFd data,
+                              UniqueFd liveness, const Deadline& deadline) {
+  if (parts_.ucx == nullptr) {
+    Result<std::unique_ptr<UcxContext>> context = UcxContext::open(provider);
+    if (!context.is_ok()) {
+      refuse_ucx(data.get(), context.status(), deadline);
+      return context.status();
+    }
+    parts_.ucx = std::move(*context);
+  }
+  ASSIGN_OR_RETURN(
+      parts_.endpoints[static_cast<size_t>(peer)],
+      connect_ucx(*parts_.ucx, data.get(), info_for(peer, "ucx"), *parts_.health, deadline));
+  add_liveness(peer, "ucx", std::move(liveness));
   return Status::ok();
 }
 

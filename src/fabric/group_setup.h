@@ -15,6 +15,7 @@
 #include "fabric/link/liveness.h"
 #include "fabric/shm/mapped_memory.h"
 #include "fabric/shm/shm_segment.h"
+#include "fabric/ucx/ucx_context.h"
 #include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
@@ -50,6 +51,9 @@ class FabricBuilder {
   // none waits for another in a circle: by rising rank.
   Status add_verbs(int peer, const VerbsProvider& provider, UniqueFd data, UniqueFd liveness,
                    const Deadline& deadline);
+  // The same with UCX, whose context the fabric then has.
+  Status add_ucx(int peer, const UcxProvider& provider, UniqueFd data, UniqueFd liveness,
+                 const Deadline& deadline);
   // Every peer must have been added. Starts the liveness monitor.
   Result<std::unique_ptr<Fabric>> finish(const SpinSituation& situation);
 

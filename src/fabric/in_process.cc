@@ -67,6 +67,10 @@ Result<Fabrics> make_tcp(const InProcessOptions& options, const GroupSetup& comm
   if (options.link == LinkKind::kVerbs && verbs.table == nullptr) {
     ASSIGN_OR_RETURN(verbs.table, load_verbs());
   }
+  UcxProvider ucx = options.ucx;
+  if (options.link == LinkKind::kUcx && ucx.table == nullptr) {
+    ASSIGN_OR_RETURN(ucx.table, load_ucx());
+  }
   const std::vector<GroupSetup> setups = make_setups(options, common);
   return connect_all(setups.size(), [&](size_t rank) {
     TcpGroupOptions tcp;
@@ -74,6 +78,7 @@ Result<Fabrics> make_tcp(const InProcessOptions& options, const GroupSetup& comm
     tcp.tuning = options.tuning;
     tcp.ranks_on_host = options.size;
     tcp.verbs = verbs;
+    tcp.ucx = ucx;
     tcp.rank0 = HostPort{.host = options.listen.host, .port = address.port()};
     if (rank == 0) tcp.listener = std::move(listener);
     return connect_tcp_group(std::move(tcp), deadline);

@@ -11,6 +11,7 @@
 #include "fabric/fabric.h"
 #include "fabric/group_setup.h"
 #include "fabric/tcp/address.h"
+#include "fabric/ucx/ucx_context.h"
 #include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
@@ -20,8 +21,9 @@ struct InProcessOptions {
   LinkKind link = LinkKind::kShm;
   FabricOptions fabric;
   TcpTuning tuning{};
-  HostPort listen{.host = "127.0.0.1", .port = 0};  // of rank 0, for TCP and verbs
+  HostPort listen{.host = "127.0.0.1", .port = 0};  // of rank 0, but for shm
   VerbsProvider verbs{};                            // for verbs; without a table: the system's
+  UcxProvider ucx{};                                // for ucx; the same
 };
 
 // By rank.

@@ -168,6 +168,9 @@ Status LocalGroup::connect_tcp(const GroupSetup& setup, const Deadline& deadline
     ASSIGN_OR_RETURN(tcp.verbs.table, load_verbs());
     ASSIGN_OR_RETURN(host, local_rdma_address(*tcp.verbs.table));
   }
+  if (options_.link == LinkKind::kUcx) {
+    ASSIGN_OR_RETURN(tcp.ucx.table, load_ucx());
+  }
   ASSIGN_OR_RETURN(tcp.listener, listen_tcp(HostPort{.host = host, .port = 0}));
   ASSIGN_OR_RETURN(const SocketAddress address, local_address(tcp.listener.get()));
   for (int rank = 1; rank < options_.size; ++rank) {
@@ -234,6 +237,9 @@ Result<std::unique_ptr<Fabric>> join_with(int socket, const JoinInfo& info,
     TcpGroupOptions tcp;
     if (info.link == LinkKind::kVerbs) {
       ASSIGN_OR_RETURN(tcp.verbs.table, load_verbs());
+    }
+    if (info.link == LinkKind::kUcx) {
+      ASSIGN_OR_RETURN(tcp.ucx.table, load_ucx());
     }
     tcp.setup = info.setup;
     tcp.rank0 = HostPort{.host = info.host, .port = info.port};

@@ -18,6 +18,7 @@
 #include "fabric/message.h"
 #include "fabric/shm/mapped_memory.h"
 #include "fabric/testing/thread_group.h"
+#include "fabric/ucx/ucx_table.h"
 
 namespace shoal::fabric {
 namespace {
@@ -30,6 +31,9 @@ class LocalGroupTest : public testing::TestWithParam<LinkKind> {
  protected:
   void SetUp() override {
     if (GetParam() == LinkKind::kVerbs && !has_rdma_device()) GTEST_SKIP() << kNoRdmaDevice;
+    if (const auto ucx = load_ucx(); GetParam() == LinkKind::kUcx && !ucx.is_ok()) {
+      GTEST_SKIP() << ucx.status().message();
+    }
   }
   static Result<std::unique_ptr<LocalGroup>> launch(int size, const std::string& mode = "echo") {
     LocalGroupOptions options;
@@ -43,7 +47,8 @@ class LocalGroupTest : public testing::TestWithParam<LinkKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Links, LocalGroupTest,
-                         testing::Values(LinkKind::kShm, LinkKind::kTcp, LinkKind::kVerbs),
+                         testing::Values(LinkKind::kShm, LinkKind::kTcp, LinkKind::kVerbs,
+                                         LinkKind::kUcx),
                          [](const auto& info) { return std::string(link_kind_name(info.param)); });
 
 Status echo_once(Fabric& fabric, int peer, size_t bytes) {

@@ -8,10 +8,10 @@ declare -rA PACKAGES=(
   [build]="clang-19 lld-19 cmake ninja-build ccache git ca-certificates python3 python3-pip gcc g++
     libc6-dev pkg-config libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libgtest-dev
     libgmock-dev libbenchmark-dev libarchive-dev libssl-dev libedit-dev libboost1.81-dev
-    prometheus-cpp-dev libibverbs-dev"
+    prometheus-cpp-dev libibverbs-dev libucx-dev"
   [check]="clang-tidy-19 clang-format-19"
   [test]="libclang-rt-19-dev llvm-19 npm dpkg-dev file curl openssl python3-numpy qemu-user
-    qemu-system-x86 iproute2 ibverbs-providers libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libstdc++-12-dev-arm64-cross googletest"
+    qemu-system-x86 iproute2 ibverbs-providers libucx0 libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libstdc++-12-dev-arm64-cross googletest"
 )
 readonly CARGO_VERSION_MIN=1.85
 

@@ -271,8 +271,8 @@ void add_bench_fabric(Program& program, CLI::App& bench) {
                           "  shoal bench fabric --link tcp --nodes 3 --json"});
   const auto options = std::make_shared<FabricBenchOptions>();
   command.add_option("--link", options->link, "How the nodes are joined")
-      ->check(CLI::IsMember({"shm", "tcp", "verbs"}))
-      ->type_name("{shm,tcp,verbs}")
+      ->check(CLI::IsMember({"shm", "tcp", "verbs", "ucx"}))
+      ->type_name("{shm,tcp,verbs,ucx}")
       ->capture_default_str();
   command.add_option("--nodes", options->nodes, "Node processes")
       ->check(CLI::Range(2, kGroupSizeMax))

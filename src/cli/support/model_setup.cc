@@ -188,11 +188,12 @@ void add_layout_options(CLI::App& command, ModelOptions* options) {
 
 void add_compute_options(CLI::App& command, ModelOptions* options) {
   command
-      .add_option("--link", options->link,
-                  "How local nodes are joined: shared memory, TCP or verbs (RDMA); auto: shm where "
-                  "the machine lets it")
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}))
-      ->type_name("{auto,shm,tcp,verbs}")
+      .add_option(
+          "--link", options->link,
+          "How local nodes are joined: shared memory, TCP, verbs (RDMA) or UCX; auto: shm where "
+          "the machine lets it")
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs", "ucx"}))
+      ->type_name("{auto,shm,tcp,verbs,ucx}")
       ->capture_default_str();
   command
       .add_option("--threads", options->threads,

@@ -57,7 +57,7 @@ Result<JoinInfo> read_join_info(std::span<const std::byte> bytes) {
   JoinInfo info;
   GroupSetup& setup = info.setup;
   ASSIGN_OR_RETURN(const uint32_t link, reader.read<uint32_t>());
-  if (link < 1 || link > 3) return Status::group("names an unknown kind of link");
+  if (link < 1 || link > 4) return Status::group("names an unknown kind of link");
   info.link = static_cast<LinkKind>(link);
   ASSIGN_OR_RETURN(setup.rank, reader.read<int32_t>());
   ASSIGN_OR_RETURN(setup.size, reader.read<int32_t>());

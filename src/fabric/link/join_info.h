@@ -19,7 +19,7 @@ struct JoinInfo {
   LinkKind link = LinkKind::kShm;
   GroupSetup setup;
   std::vector<std::string> node_names;  // by rank
-  std::string host = "127.0.0.1";       // where rank 0 listens, for TCP and verbs
+  std::string host = "127.0.0.1";       // where rank 0 listens, but for shm
   uint16_t port = 0;
   bool has_mapped_memory = false;  // the descriptor of the memory of all ranks follows, for shm
 };

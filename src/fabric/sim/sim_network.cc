@@ -4,6 +4,7 @@
 
 #include "fabric/link/liveness.h"
 #include "fabric/shm/mapped_memory.h"
+#include "fabric/ucx/ucx_context.h"
 #include "fabric/sim/sim_endpoint.h"
 
 namespace shoal::fabric {

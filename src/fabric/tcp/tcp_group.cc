@@ -232,6 +232,9 @@ Result<std::unique_ptr<Fabric>> Joiner::build() {
     if (options_.verbs.table != nullptr) {
       RETURN_IF_ERROR(builder.add_verbs(number, options_.verbs, std::move(link.data),
                                         std::move(link.liveness), deadline_));
+    } else if (options_.ucx.table != nullptr) {
+      RETURN_IF_ERROR(builder.add_ucx(number, options_.ucx, std::move(link.data),
+                                      std::move(link.liveness), deadline_));
     } else {
       RETURN_IF_ERROR(builder.add_tcp(number, std::move(link.data), std::move(link.liveness)));
     }

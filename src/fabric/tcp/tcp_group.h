@@ -1,5 +1,5 @@
-// The TCP maker: a full mesh of connections, formed through rank 0; and that of verbs, whose queue
-// pairs come up over these connections.
+// The TCP maker: a full mesh of connections, formed through rank 0; and that of verbs and UCX, whose
+// links come up over these connections.
 //
 // Rank 0 listens; the others connect to it with rank and secret and say where they listen; rank 0
 // sends everyone the table of names and addresses; then each rank connects to all lower ones. Each
@@ -19,6 +19,7 @@
 #include "fabric/group_setup.h"
 #include "fabric/tcp/acceptor.h"
 #include "fabric/tcp/address.h"
+#include "fabric/ucx/ucx_context.h"
 #include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
@@ -37,6 +38,8 @@ struct TcpGroupOptions {
   // With a table: messages go over RDMA, and TCP only brings the queue pairs up and watches the
   // peers.
   VerbsProvider verbs{};
+  // The same with UCX; at most one of both has a table.
+  UcxProvider ucx{};
 };
 
 Result<std::unique_ptr<Fabric>> connect_tcp_group(TcpGroupOptions options,

@@ -40,9 +40,12 @@ ThreadGroup::ThreadGroup(const ThreadGroupOptions& options) {
   const bool is_ipv6 = options.maker == "tcp6";
   if (is_ipv6) in_process.listen = {.host = "::1", .port = 0};
   if (options.maker == "verbs") in_process.listen.host = *local_rdma_address(**load_verbs());
-  in_process.link = is_ipv6    ? LinkKind::kTcp
-                    : is_verbs ? LinkKind::kVerbs
-                               : *parse_link_kind(options.maker);
+  const bool is_ucx_tcp = options.maker == "ucx_tcp";
+  if (is_ucx_tcp) in_process.ucx.transports = "tcp";
+  in_process.link = is_ipv6      ? LinkKind::kTcp
+                    : is_verbs   ? LinkKind::kVerbs
+                    : is_ucx_tcp ? LinkKind::kUcx
+                                 : *parse_link_kind(options.maker);
   in_process.fabric.slots = options.slots;
   in_process.tuning = options.tuning;
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

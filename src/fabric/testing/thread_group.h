@@ -17,8 +17,9 @@
 namespace shoal::fabric {
 
 struct ThreadGroupOptions {
-  // "shm", "tcp", "tcp6" (TCP over IPv6), "sim", "verbs" over this machine's RDMA device, or
-  // "verbs_rc", "verbs_uc" and "verbs_thunderbolt" over a FakeVerbs with the rules of these.
+  // "shm", "tcp", "tcp6" (TCP over IPv6), "sim", "verbs" over this machine's RDMA device,
+  // "verbs_rc", "verbs_uc" and "verbs_thunderbolt" over a FakeVerbs with the rules of these, "ucx"
+  // over what UCX finds, or "ucx_tcp" over its TCP.
   std::string maker = "shm";
   int size = 2;
   SlotClass slots{.payload_bytes = 4096, .count = 4};
