@@ -1,6 +1,6 @@
 // Feeds foreign bytes to everything that reads a link after the handshake: slots over a stream,
 // slots and indices in shared memory, steps in mapped memory, liveness frames, the group's table, a
-// launcher's words.
+// launcher's words, offers of UCX.
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -24,6 +24,7 @@
 #include "fabric/spin.h"
 #include "fabric/tcp/tcp_endpoint.h"
 #include "fabric/tcp/tcp_group.h"
+#include "fabric/ucx/ucx_connect.h"
 
 namespace {
 
@@ -201,6 +202,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 4:
       (void)decode_join_info(rest).is_ok();
+      (void)decode_ucx_offer(rest).is_ok();
       break;
     default:
       feed_mapped(rest);

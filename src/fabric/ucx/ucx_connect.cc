@@ -76,11 +76,11 @@ Result<size_t> ucx_offer_body_bytes(std::span<const std::byte, UcxOffer::kHeader
 }
 
 Result<UcxOffer> decode_ucx_offer(std::span<const std::byte> bytes) {
-  CHECK(bytes.size() >= UcxOffer::kHeaderBytes);
+  if (bytes.size() < UcxOffer::kHeaderBytes) return Status::group("sent too short an offer");
   const auto header = bytes.first<UcxOffer::kHeaderBytes>();
   const auto body = bytes.subspan(UcxOffer::kHeaderBytes);
   ASSIGN_OR_RETURN(const size_t body_bytes, ucx_offer_body_bytes(header));
-  CHECK(body_bytes == body.size());
+  if (body_bytes != body.size()) return Status::group("sent an offer of a wrong length");
   ByteReader reader(header);
   CHECK(reader.skip(sizeof(uint32_t)).is_ok());
   UcxOffer offer;

@@ -34,7 +34,7 @@ struct UcxOffer {
 std::vector<std::byte> encode_ucx_offer(const UcxOffer& offer);
 // How many bytes follow a header; kGroup, as the end of a sentence about the peer, for rubbish.
 Result<size_t> ucx_offer_body_bytes(std::span<const std::byte, UcxOffer::kHeaderBytes> header);
-// Of header and body.
+// Of header and body; kGroup, as above.
 Result<UcxOffer> decode_ucx_offer(std::span<const std::byte> bytes);
 
 // `data` is a connected, non-blocking socket. kNode: UCX refuses something here; kGroup: the peer

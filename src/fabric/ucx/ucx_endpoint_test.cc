@@ -67,8 +67,11 @@ TEST(UcxOffer, IsReadBack) {
 }
 
 // At 0 magic, 8 kind, 12 bytes of the body.
-TEST(UcxOffer, OfAnImpossibleKindOrLengthIsTheGroupsFailure) {
+TEST(UcxOffer, CutOrOfAnImpossibleKindOrLengthIsTheGroupsFailure) {
   const std::vector<std::byte> good = encode_ucx_offer(an_offer());
+  for (size_t cut = 0; cut < good.size(); ++cut) {
+    EXPECT_EQ(decode_ucx_offer(std::span(good).first(cut)).status().code(), StatusCode::kGroup);
+  }
   const auto header_with = [&](size_t at, uint8_t value, uint8_t next) {
     std::array<std::byte, UcxOffer::kHeaderBytes> header{};
     std::copy_n(good.begin(), header.size(), header.begin());
