@@ -130,9 +130,11 @@ def missing_sizes(figures: dict[int, float]) -> list[int]:
 
 
 def measure_shoal(program: Path, link: str, rounds: int) -> dict[str, dict[int, float]]:
-    command = [str(program), "bench", "fabric", "--link", link, "--rounds", str(rounds), "--json"]
+    command = [str(program), "bench", "fabric", "--link", link, "--operations", "all-reduce", "--rounds", str(rounds),
+               "--json"]
     done = peer_root.run_together([command])[0]
-    entries = json.loads(peer_root.check_run(done, " ".join(command)))["all_reduce"]
+    links = json.loads(peer_root.check_run(done, " ".join(command)))["links"]
+    entries = [entry for entry in links[0]["all_reduce"] if entry["algorithm"] == "chosen"]
     figures = {name: {entry["bytes"]: entry[key]["median"] for entry in entries if key in entry}
                for name, key in (("Shoal", "seconds"), ("bare", "bare_seconds"))}
     for name, one in figures.items():

@@ -48,7 +48,7 @@ class MeasureTest(unittest.TestCase):
     def test_shoal_without_all_figures_is_an_error_in_one_line(self):
         with tempfile.TemporaryDirectory() as folder:
             program = Path(folder, "shoal")
-            program.write_text("#!/bin/sh\necho '{\"all_reduce\": []}'\n")
+            program.write_text("#!/bin/sh\necho '{\"links\": [{\"all_reduce\": []}]}'\n")
             program.chmod(0o755)
             with self.assertRaises(SystemExit) as left:
                 communication.measure_shoal(program, "tcp", 10)

@@ -83,7 +83,7 @@ class MadeFilesTest(harness.Case):
         self.assertEqual(self.complete("shoal tok"), ["tokenize"])
         self.assertEqual(self.complete("shoal bench fab"), ["fabric"])
         self.assertEqual(self.complete("shoal run m.gguf --temp"), ["--temperature"])
-        self.assertEqual(self.complete("shoal run m.gguf --link ''"), ["auto", "shm", "tcp", "verbs"])
+        self.assertEqual(self.complete("shoal run m.gguf --link ''"), ["auto", "shm", "tcp", "verbs", "ucx"])
         self.assertEqual(self.complete("shoal doctor --link v"), ["verbs"])
         self.assertEqual(self.complete("shoal bench fabric --link t"), ["tcp"])
         self.assertIn("smollm2", self.complete("shoal run smol"))

@@ -1,4 +1,4 @@
-#include "cli/bench/bare_exchange.h"
+#include "cli/bench/fabric/bare_exchange.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,0 +1,195 @@
+#include "cli/bench/fabric/pair_bench.h"
+
+#include <array>
+#include <ctime>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/elapsed.h"
+
+namespace shoal::cli {
+namespace {
+
+constexpr Nanoseconds kOperationDeadline = std::chrono::seconds(60);
+// A deadline costs a look at the clock: it is made anew for so many rounds.
+constexpr uint32_t kRoundsPerDeadline = 64;
+
+// Of all threads of this process.
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// How far a message is.
+size_t position_of(const fabric::OutgoingMessage& message) { return message.slots_posted(); }
+size_t position_of(const fabric::IncomingMessage& message) { return message.bytes_received(); }
+
+// The messages of one direction, one after another.
+template <typename Message, typename Start>
+class Sequence {
+ public:
+  Sequence(uint32_t count, Start start) : left_(count), start_(std::move(start)) {}
+  bool is_done() const { return left_ == 0; }
+  // Gives whether anything moved.
+  Result<bool> progress() {
+    if (left_ == 0) return false;
+    if (!message_.has_value()) start_(message_);
+    const size_t before = position_of(*message_);
+    ASSIGN_OR_RETURN(const bool is_complete, message_->progress());
+    if (!is_complete) return position_of(*message_) != before;
+    message_.reset();
+    --left_;
+    return true;
+  }
+
+ private:
+  uint32_t left_;
+  Start start_;
+  std::optional<Message> message_;
+};
+
+}  // namespace
+
+Deadline PairBench::deadline() const {
+  return Deadline::after(fabric_.clock(), kOperationDeadline);
+}
+
+// The lower rank says what comes next.
+Result<Batch> PairBench::agree(Pacer& pacer) {
+  std::array<std::byte, 2 * sizeof(uint32_t)> bytes{};
+  if (is_lower_) {
+    const Batch batch = pacer.next();
+    FieldWriter writer(bytes);
+    writer.write(batch.rounds);
+    writer.write(batch.is_counted);
+    RETURN_IF_ERROR(fabric::send_message(peer_, bytes, wait()));
+    return batch;
+  }
+  RETURN_IF_ERROR(fabric::receive_message_into(peer_, bytes, wait()));
+  ByteReader reader(bytes);
+  Batch batch;
+  ASSIGN_OR_RETURN(batch.rounds, reader.read<uint32_t>());
+  ASSIGN_OR_RETURN(batch.is_counted, reader.read<uint32_t>());
+  if (batch.rounds > Batch::kRoundsMax) return peer_.fail("asked for too many rounds");
+  return batch;
+}
+
+template <typename Run>
+Status PairBench::repeat(const Budget& budget, uint32_t messages_per_round, MessageFigures* figures,
+                         const Run& run) {
+  Pacer pacer(budget, fabric_.clock());
+  double cpu = 0;
+  uint64_t messages = 0;
+  while (true) {
+    ASSIGN_OR_RETURN(const Batch batch, agree(pacer));
+    if (batch.rounds == 0) break;
+    const double before = cpu_seconds();
+    RETURN_IF_ERROR(run(batch));
+    if (batch.is_counted == 0) continue;
+    cpu += cpu_seconds() - before;
+    messages += uint64_t{batch.rounds} * messages_per_round;
+  }
+  return exchange_cpu(messages == 0 ? 0 : cpu / static_cast<double>(messages), figures);
+}
+
+Status PairBench::exchange_cpu(double mine, MessageFigures* figures) {
+  std::array<std::byte, sizeof(double)> bytes{};
+  if (!is_lower_) {
+    FieldWriter(bytes).write(mine);
+    return fabric::send_message(peer_, bytes, wait());
+  }
+  RETURN_IF_ERROR(fabric::receive_message_into(peer_, bytes, wait()));
+  figures->lower_cpu = mine;
+  ASSIGN_OR_RETURN(figures->higher_cpu, ByteReader(bytes).read<double>());
+  return Status::ok();
+}
+
+Status PairBench::round(std::span<std::byte> buffer, const fabric::WaitPolicy& policy) {
+  if (is_lower_) {
+    RETURN_IF_ERROR(fabric::send_message(peer_, buffer, policy));
+    return fabric::receive_message_into(peer_, buffer, policy);
+  }
+  RETURN_IF_ERROR(fabric::receive_message_into(peer_, buffer, policy));
+  return fabric::send_message(peer_, buffer, policy);
+}
+
+Result<MessageFigures> PairBench::round_trip(size_t bytes, const Budget& budget) {
+  MessageFigures figures{.bytes = bytes, .figure = {}};
+  std::vector<std::byte> buffer(bytes);
+  const fabric::RegisteredMemory registered(fabric_, buffer);
+  Samples samples;
+  RETURN_IF_ERROR(repeat(budget, 2, &figures, [&](const Batch& batch) -> Status {
+    fabric::WaitPolicy policy = wait();
+    Nanoseconds start = fabric_.clock().now();
+    for (uint32_t i = 0; i < batch.rounds; ++i) {
+      if (i % kRoundsPerDeadline == 0) policy.deadline = deadline();
+      RETURN_IF_ERROR(round(buffer, policy));
+      const Nanoseconds end = fabric_.clock().now();
+      if (batch.is_counted != 0) samples.add(seconds_between(start, end));
+      start = end;
+    }
+    return Status::ok();
+  }));
+  figures.figure = samples.summary();
+  return figures;
+}
+
+Result<MessageFigures> PairBench::stream(size_t bytes, bool is_both_ways, const Budget& budget) {
+  MessageFigures figures{.bytes = bytes, .figure = {}};
+  std::vector<std::byte> out(bytes);
+  const fabric::RegisteredMemory registered(fabric_, out);
+  std::vector<std::byte> in(bytes);
+  Samples rates;
+  const uint32_t directions = is_both_ways ? 2 : 1;
+  RETURN_IF_ERROR(repeat(budget, directions, &figures, [&](const Batch& batch) -> Status {
+    const Nanoseconds start = fabric_.clock().now();
+    const Amounts amounts{.sends = is_lower_ || is_both_ways ? batch.rounds : 0,
+                          .receives = !is_lower_ || is_both_ways ? batch.rounds : 0};
+    RETURN_IF_ERROR(pass(amounts, out, in));
+    RETURN_IF_ERROR(confirm());
+    if (batch.is_counted != 0) {
+      const auto moved = static_cast<double>(bytes) * batch.rounds * directions;
+      rates.add(moved / seconds_between(start, fabric_.clock().now()));
+    }
+    return Status::ok();
+  }));
+  figures.figure = rates.summary();
+  return figures;
+}
+
+// Both directions at once: neither waits for the other.
+Status PairBench::pass(const Amounts& amounts, std::span<std::byte> out, std::span<std::byte> in) {
+  const auto start_send = [&](std::optional<fabric::OutgoingMessage>& message) {
+    message.emplace(peer_, out, 0);
+  };
+  const auto start_receive = [&](std::optional<fabric::IncomingMessage>& message) {
+    message.emplace(peer_, in, 0);
+  };
+  Sequence<fabric::OutgoingMessage, decltype(start_send)> sends(amounts.sends, start_send);
+  Sequence<fabric::IncomingMessage, decltype(start_receive)> receives(amounts.receives,
+                                                                      start_receive);
+  fabric::Spinner spinner(fabric_.spin());
+  const Deadline end = deadline();
+  while (!sends.is_done() || !receives.is_done()) {
+    ASSIGN_OR_RETURN(const bool has_sent, sends.progress());
+    ASSIGN_OR_RETURN(const bool has_received, receives.progress());
+    if (has_sent || has_received) {
+      spinner.reset();
+    } else if (!spinner.spin_once()) {
+      if (end.expired()) return peer_.fail("did not finish a stream before the deadline");
+      peer_.wait(end);
+    }
+  }
+  return Status::ok();
+}
+
+// The lower rank's time ends when the higher one has everything.
+Status PairBench::confirm() {
+  std::array<std::byte, 1> done{};
+  return is_lower_ ? fabric::receive_message_into(peer_, done, wait())
+                   : fabric::send_message(peer_, done, wait());
+}
+
+}  // namespace shoal::cli
