@@ -25,10 +25,10 @@ namespace shoal::fabric {
 
 class UcxEndpoint final : public Endpoint {
  public:
-  // Connects `link` to the worker of the peer. kGroup: UCX sees no way to it.
   static Result<std::unique_ptr<UcxEndpoint>> create(EndpointInfo info,
                                                      std::unique_ptr<UcxLink> link,
                                                      GroupHealth& health);
+  // To the worker of the peer, once. kGroup: UCX sees no way to it.
   Status connect(std::span<const std::byte> peer_address, UcxLink::Errors errors);
   const UcxLink& link() const { return *link_; }
   // Sends a header without a slot and waits for the peer's; then tells the peer by a byte on
@@ -100,8 +100,8 @@ class UcxEndpoint final : public Endpoint {
   bool take_message(const Message& message);
   void take_word(const SlotHeader& header);
   bool take_slot(const SlotHeader& header, const Message& message);
-  bool fetch(Incoming& incoming, const Message& message);
-  void arrived(Incoming& incoming, const std::byte* payload);
+  bool fetch(Incoming& slot, const Message& message);
+  void arrived(Incoming& slot, const std::byte* payload);
   void broken(std::string_view what, ucs_status_t status);
   Status failure_or_end();
   void leave();
