@@ -142,13 +142,20 @@ struct Attempt {
   bool is_silent = false;  // it does not report errors
 };
 
+// Between whom.
+struct Way {
+  const UcxContext& context;
+  int data;  // the connection of the handshake
+  const EndpointInfo& info;
+  GroupHealth& health;
+};
+
 // Exchanges addresses; the errors of a peer on this machine are silent where they may be.
-Result<Attempt> attempt(const UcxContext& context, int data, const EndpointInfo& info,
-                        UcxLink::Errors errors, GroupHealth& health, const Deadline& deadline) {
+Result<Attempt> attempt(const Way& way, UcxLink::Errors errors, const Deadline& deadline) {
   UcxOffer own;
-  own.version = version_of(context.table());
+  own.version = version_of(way.context.table());
   own.machine = boot_id();
-  Result<std::unique_ptr<UcxLink>> link = UcxLink::open(context);
+  Result<std::unique_ptr<UcxLink>> link = UcxLink::open(way.context);
   Status opened = link.status();
   if (opened.is_ok()) {
     Result<std::vector<std::byte>> address = (*link)->address();
@@ -156,14 +163,14 @@ Result<Attempt> attempt(const UcxContext& context, int data, const EndpointInfo&
     if (opened.is_ok()) own.address = std::move(*address);
   }
   if (!opened.is_ok()) own.reason = opened.message();
-  const Result<UcxOffer> peer = exchange_offers(data, own, info, deadline);
+  const Result<UcxOffer> peer = exchange_offers(way.data, own, way.info, deadline);
   RETURN_IF_ERROR(opened);
   if (!peer.is_ok()) return peer.status();
   RETURN_IF_ERROR(check_offer(*peer, own.version));
   const bool is_same_machine = own.machine == peer->machine && own.machine != "unknown";
   Attempt attempt;
   attempt.is_silent = errors == UcxLink::Errors::kAreSilent && is_same_machine;
-  ASSIGN_OR_RETURN(attempt.endpoint, UcxEndpoint::create(info, std::move(*link), health));
+  ASSIGN_OR_RETURN(attempt.endpoint, UcxEndpoint::create(way.info, std::move(*link), way.health));
   RETURN_IF_ERROR(attempt.endpoint->connect(peer->address, attempt.is_silent
                                                                ? UcxLink::Errors::kAreSilent
                                                                : UcxLink::Errors::kAreReported));
@@ -179,21 +186,19 @@ Result<bool> agree_on_shared_memory(int data, bool is_here, const Deadline& dead
   return own == std::byte{1} && peer == std::byte{1};
 }
 
-Result<std::unique_ptr<UcxEndpoint>> connect(const UcxContext& context, int data,
-                                             const EndpointInfo& info, GroupHealth& health,
-                                             const Deadline& deadline) {
+Result<std::unique_ptr<UcxEndpoint>> connect(const Way& way, const Deadline& deadline) {
   using enum UcxLink::Errors;
-  ASSIGN_OR_RETURN(Attempt made, attempt(context, data, info, kAreSilent, health, deadline));
+  ASSIGN_OR_RETURN(Attempt made, attempt(way, kAreSilent, deadline));
   if (made.is_silent) {
     const bool is_here = made.endpoint->link().is_shared_memory();
-    ASSIGN_OR_RETURN(const bool is_agreed, agree_on_shared_memory(data, is_here, deadline));
+    ASSIGN_OR_RETURN(const bool is_agreed, agree_on_shared_memory(way.data, is_here, deadline));
     if (!is_agreed) {
       made.endpoint.reset();
-      ASSIGN_OR_RETURN(made, attempt(context, data, info, kAreReported, health, deadline));
+      ASSIGN_OR_RETURN(made, attempt(way, kAreReported, deadline));
     }
   }
   const Deadline probe = Deadline::after(deadline.clock(), kProbeMax);
-  RETURN_IF_ERROR(made.endpoint->probe(data, probe.at() < deadline.at() ? probe : deadline));
+  RETURN_IF_ERROR(made.endpoint->probe(way.data, probe.at() < deadline.at() ? probe : deadline));
   return std::move(made.endpoint);
 }
 
@@ -220,7 +225,8 @@ Result<std::unique_ptr<UcxEndpoint>> connect_ucx(const UcxContext& context, int 
                                                  const EndpointInfo& info, GroupHealth& health,
                                                  const Deadline& deadline) {
   const std::string peer = health.rank_text(info.peer_rank) + " over " + info.link;
-  auto endpoint = connect(context, data, info, health, deadline);
+  auto endpoint =
+      connect({.context = context, .data = data, .info = info, .health = health}, deadline);
   if (!endpoint.is_ok()) return endpoint.status().with_context(peer);
   report_transports(peer, (*endpoint)->link().transports());
   return endpoint;
