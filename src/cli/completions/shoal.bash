@@ -8,6 +8,7 @@ _shoal() {
       " run") key="run" ;;
       " serve") key="serve" ;;
       " info") key="info" ;;
+      " doctor") key="doctor" ;;
       " models") key="models" ;;
       " pull") key="pull" ;;
       " plan") key="plan" ;;
@@ -27,7 +28,7 @@ _shoal() {
     "run --split") return ;;
     "run --ctx") return ;;
     "run --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "run --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
+    "run --link") COMPREPLY=($(compgen -W "auto shm tcp verbs ucx" -- "$current")); return ;;
     "run --threads") return ;;
     "run --kernels") return ;;
     "run --system") return ;;
@@ -60,9 +61,11 @@ _shoal() {
     "serve --split") return ;;
     "serve --ctx") return ;;
     "serve --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "serve --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
+    "serve --link") COMPREPLY=($(compgen -W "auto shm tcp verbs ucx" -- "$current")); return ;;
     "serve --threads") return ;;
     "serve --kernels") return ;;
+    "doctor --link") COMPREPLY=($(compgen -W "auto shm tcp verbs" -- "$current")); return ;;
+    "doctor --nodes") return ;;
     "plan --nodes") return ;;
     "plan --split") return ;;
     "plan --ctx") return ;;
@@ -75,10 +78,10 @@ _shoal() {
     "bench model --split") return ;;
     "bench model --ctx") return ;;
     "bench model --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "bench model --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
+    "bench model --link") COMPREPLY=($(compgen -W "auto shm tcp verbs ucx" -- "$current")); return ;;
     "bench model --threads") return ;;
     "bench model --kernels") return ;;
-    "bench fabric --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
+    "bench fabric --link") COMPREPLY=($(compgen -W "shm tcp verbs ucx" -- "$current")); return ;;
     "bench fabric --nodes") return ;;
     "bench fabric --sizes") return ;;
     "bench fabric --operations") COMPREPLY=($(compgen -W "round-trip stream both-ways all-reduce all-gather broadcast" -- "$current")); return ;;
@@ -95,7 +98,7 @@ _shoal() {
     "trace --split") return ;;
     "trace --ctx") return ;;
     "trace --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "trace --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
+    "trace --link") COMPREPLY=($(compgen -W "auto shm tcp verbs ucx" -- "$current")); return ;;
     "trace --threads") return ;;
     "trace --kernels") return ;;
     "eval --text") COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -106,15 +109,16 @@ _shoal() {
     "eval --split") return ;;
     "eval --ctx") return ;;
     "eval --kv") COMPREPLY=($(compgen -W "f16 q8 f32" -- "$current")); return ;;
-    "eval --link") COMPREPLY=($(compgen -W "shm tcp verbs" -- "$current")); return ;;
+    "eval --link") COMPREPLY=($(compgen -W "auto shm tcp verbs ucx" -- "$current")); return ;;
     "eval --threads") return ;;
     "eval --kernels") return ;;
   esac
   case "$key" in
-    "") words="run serve info models pull plan bench trace eval tokenize completion man --version -h --help" ;;
+    "") words="run serve info doctor models pull plan bench trace eval tokenize completion man --version -h --help" ;;
     "run") words="-h --help --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --system --messages --raw --special --json --stats --logits --temperature --top-k --top-p --min-p --repetition-penalty --presence-penalty --frequency-penalty --seed --logit-bias -n --max-tokens --stop --ignore-end" ;;
     "serve") words="-h --help --host --port --api-key-file --tls-cert --tls-key --cors-origin --name --queue --grace --sessions --cache --no-prefix-cache --speculation --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
     "info") words="-h --help --template --json" ;;
+    "doctor") words="-h --help --link --nodes --json" ;;
     "models") words="-h --help --json" ;;
     "pull") words="-h --help --json -q --quiet" ;;
     "plan") words="-h --help --nodes --split --ctx --kv --exact --explain --json" ;;

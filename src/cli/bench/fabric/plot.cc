@@ -1,6 +1,8 @@
 // The plot of report.h.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "cli/bench/fabric/link_bench.h"
 #include "cli/bench/fabric/report.h"
 #include "cli/bench/svg_chart.h"
@@ -11,7 +13,7 @@ namespace {
 
 std::string size_label(double bytes) { return size_text(static_cast<size_t>(bytes)); }
 std::string rate_label(double rate) {
-  return rate < 1 ? "" : format_bytes(static_cast<uint64_t>(rate + 0.5)) + "/s";
+  return rate < 1 ? "" : format_bytes(static_cast<uint64_t>(std::llround(rate))) + "/s";
 }
 
 // The curve of one figure of the messages between ranks 0 and 1.

@@ -16,7 +16,7 @@ Summary summary_of(double median) {
           .max = 4 * median};
 }
 
-LinkFigures link_of(std::string name, std::vector<size_t> sizes, double second) {
+LinkFigures link_of(std::string name, const std::vector<size_t>& sizes, double second) {
   LinkFigures link{.link = std::move(name)};
   PairFigures pair;
   for (const size_t bytes : sizes) {
