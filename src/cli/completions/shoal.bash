@@ -64,7 +64,7 @@ _shoal() {
     "serve --link") COMPREPLY=($(compgen -W "auto shm tcp verbs ucx" -- "$current")); return ;;
     "serve --threads") return ;;
     "serve --kernels") return ;;
-    "doctor --link") COMPREPLY=($(compgen -W "auto shm tcp verbs" -- "$current")); return ;;
+    "doctor --link") COMPREPLY=($(compgen -W "auto shm tcp verbs ucx" -- "$current")); return ;;
     "doctor --nodes") return ;;
     "plan --nodes") return ;;
     "plan --split") return ;;

@@ -74,7 +74,7 @@ complete -c shoal -n '__fish_seen_subcommand_from info' -l template -d 'Show the
 complete -c shoal -n '__fish_seen_subcommand_from info' -l json -d 'Print JSON'
 complete -c shoal -n '__fish_seen_subcommand_from info' -F -a 'smollm2'
 complete -c shoal -n '__fish_seen_subcommand_from doctor' -s h -l help -d 'Show this help'
-complete -c shoal -n '__fish_seen_subcommand_from doctor' -l link -x -a 'auto shm tcp verbs' -d 'The link that is wanted: what keeps it from being used is a problem, and the exit status 1'
+complete -c shoal -n '__fish_seen_subcommand_from doctor' -l link -x -a 'auto shm tcp verbs ucx' -d 'The link that is wanted: what keeps it from being used is a problem, and the exit status 1'
 complete -c shoal -n '__fish_seen_subcommand_from doctor' -l nodes -x -d 'Nodes of the group, on this machine'
 complete -c shoal -n '__fish_seen_subcommand_from doctor' -l json -d 'Print JSON'
 complete -c shoal -n '__fish_seen_subcommand_from models' -s h -l help -d 'Show this help'

@@ -70,8 +70,8 @@ void add_doctor(Program& program) {
       .add_option("--link", options->link,
                   "The link that is wanted: what keeps it from being used is a problem, and the "
                   "exit status 1")
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}))
-      ->type_name("{auto,shm,tcp,verbs}")
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs", "ucx"}))
+      ->type_name("{auto,shm,tcp,verbs,ucx}")
       ->capture_default_str();
   command.add_option("--nodes", options->nodes, "Nodes of the group, on this machine")
       ->check(CLI::Range(2, kGroupSizeMax))

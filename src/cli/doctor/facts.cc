@@ -23,6 +23,7 @@
 #include "fabric/link/stream.h"
 #include "fabric/shm/shm_group.h"
 #include "fabric/tcp/address.h"
+#include "fabric/ucx/ucx_table.h"
 
 namespace shoal::cli {
 namespace {
@@ -233,6 +234,7 @@ DoctorFacts read_facts(int nodes) {
   DoctorFacts facts;
   facts.shared_memory = try_shared_memory(nodes);
   facts.tcp = try_tcp();
+  facts.ucx = fabric::load_ucx().status();
   const auto addresses = interface_addresses();
   facts.networks =
       read_networks(root, addresses.is_ok() ? *addresses : std::vector<InterfaceAddress>());

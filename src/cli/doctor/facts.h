@@ -72,6 +72,7 @@ struct ThunderboltFacts {
 struct DoctorFacts {
   Status shared_memory{};  // why a group cannot be joined over it
   Status tcp{};            // why there is no TCP within this machine
+  Status ucx{};            // why libucp cannot be used
   std::vector<NetworkInterface> networks{};
   RdmaFacts rdma{};
   LockedMemory locked{};

@@ -311,6 +311,17 @@ TEST(Doctor, NoSharedMemory) {
   EXPECT_EQ(finding(judge(facts, kTcp), "shared-memory").level, Level::kNote);
 }
 
+TEST(Doctor, NoUcxIsAProblemForWhoeverWantsItOnly) {
+  DoctorFacts facts = healthy();
+  EXPECT_EQ(finding(judge(facts, kAuto), "ucx").level, Level::kOk);
+  facts.ucx = Status::node("no UCX library: libucp.so.0: cannot open shared object file");
+  EXPECT_EQ(finding(judge(facts, kAuto), "ucx").level, Level::kNote);
+  const Finding found = finding(judge(facts, {.link = fabric::LinkKind::kUcx}), "ucx");
+  EXPECT_EQ(found.level, Level::kProblem);
+  EXPECT_THAT(found.what, HasSubstr("libucp.so.0"));
+  EXPECT_THAT(found.remedy, HasSubstr("libucx0"));
+}
+
 TEST(Doctor, NoTcpWithinTheMachine) {
   DoctorFacts facts = healthy();
   facts.tcp = Status::node("127.0.0.1:1: no route");

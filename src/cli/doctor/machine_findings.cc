@@ -73,14 +73,23 @@ Finding judge_tcp(const DoctorFacts& facts, const Wanted& wanted) {
     finding.what = "TCP: nodes on this machine meet at 127.0.0.1";
     return finding;
   }
-  // RDMA's queue pairs come up over TCP.
-  finding.level =
-      std::max(wanted.obstacle(fabric::LinkKind::kTcp), wanted.obstacle(fabric::LinkKind::kVerbs));
+  // The queue pairs of RDMA and the workers of UCX come up over TCP.
+  finding.level = wanted.link == fabric::LinkKind::kShm ? Level::kNote : Level::kProblem;
   finding.what = "TCP does not work within this machine: " + facts.tcp.message();
   finding.remedy =
       "switch the loopback interface on (ip link set lo up), and let the firewall pass what it "
       "carries";
   return finding;
+}
+
+// Off unless it is asked for: nobody else misses it.
+Finding judge_ucx(const DoctorFacts& facts, const Wanted& wanted) {
+  if (facts.ucx.is_ok()) return {.id = "ucx", .what = "UCX is there (--link ucx)"};
+  const bool is_wanted = wanted.link == fabric::LinkKind::kUcx;
+  return {.id = "ucx",
+          .level = is_wanted ? Level::kProblem : Level::kNote,
+          .what = "UCX cannot be used: " + facts.ucx.message(),
+          .remedy = is_wanted ? "install libucx0, or join the nodes by another link" : ""};
 }
 
 // C68: which of several networks leads to other machines.
@@ -156,7 +165,8 @@ Level Wanted::obstacle(fabric::LinkKind kind) const {
 }
 
 std::vector<Finding> judge_machine(const DoctorFacts& facts, const Wanted& wanted) {
-  std::vector<Finding> findings = {judge_shared_memory(facts, wanted), judge_tcp(facts, wanted)};
+  std::vector<Finding> findings = {judge_shared_memory(facts, wanted), judge_tcp(facts, wanted),
+                                   judge_ucx(facts, wanted)};
   std::ranges::move(judge_networks(facts.networks), std::back_inserter(findings));
   return findings;
 }

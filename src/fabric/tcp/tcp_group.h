@@ -1,5 +1,5 @@
-// The TCP maker: a full mesh of connections, formed through rank 0; and that of verbs and UCX, whose
-// links come up over these connections.
+// The TCP maker: a full mesh of connections, formed through rank 0; and that of verbs and UCX,
+// whose links come up over these connections.
 //
 // Rank 0 listens; the others connect to it with rank and secret and say where they listen; rank 0
 // sends everyone the table of names and addresses; then each rank connects to all lower ones. Each
