@@ -89,15 +89,15 @@ class Counting {
 };
 
 // A table whose calls on the data path are not counted.
-template <auto kMember>
+template <auto Member>
 struct Uncounted;
 const VerbsTable* provider_table = nullptr;
-template <typename R, typename... A, R (*VerbsTable::*kMember)(A...)>
-struct Uncounted<kMember> {
+template <typename R, typename... A, R (*VerbsTable::*Member)(A...)>
+struct Uncounted<Member> {
   static R call(A... arguments) {
     const bool was_on = Counting::is_on();
     Counting::set(false);
-    const R result = (provider_table->*kMember)(arguments...);
+    const R result = (provider_table->*Member)(arguments...);
     Counting::set(was_on);
     return result;
   }

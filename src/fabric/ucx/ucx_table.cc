@@ -1,11 +1,10 @@
 #include "fabric/ucx/ucx_table.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <cstring>
-#include <string>
+
+#include "base/os/shared_library.h"
 
 namespace shoal::fabric {
 namespace {
@@ -34,30 +33,14 @@ class EnvironmentDefault {
 // the code of mmap, munmap and their like to keep a cache of registrations right, under the feet
 // of threads that map models and of allocators that have their own hooks. And it would log to
 // standard output, an error for each peer that leaves among it.
-void* open_library(const char* library) {
+Result<SharedLibrary> open_library(const char* library) {
   const EnvironmentDefault no_handlers("UCX_ERROR_SIGNALS", "");
   const EnvironmentDefault no_hooks("UCX_MEM_EVENTS", "n");
   const EnvironmentDefault no_thread("UCX_VFS_ENABLE", "n");
   const EnvironmentDefault log_file("UCX_LOG_FILE", "stderr");
   const EnvironmentDefault log_level("UCX_LOG_LEVEL", "fatal");
-  return dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  return SharedLibrary::open(library);
 }
-
-class Library {
- public:
-  explicit Library(void* handle) : handle_(handle) {}
-  template <typename Function>
-  void find(const char* name, Function* function) {
-    void* symbol = dlsym(handle_, name);
-    if (symbol == nullptr && missing_.empty()) missing_ = name;
-    std::memcpy(function, &symbol, sizeof(symbol));
-  }
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* handle_;
-  std::string missing_;
-};
 
 Status check_version(const UcxTable& table, const char* library) {
   unsigned major = 0;
@@ -72,13 +55,11 @@ Status check_version(const UcxTable& table, const char* library) {
 }  // namespace
 
 Result<UcxTable> load_ucx_from(const char* library_name) {
-  void* handle = open_library(library_name);
-  if (handle == nullptr) {
-    const char* why = dlerror();
-    return Status::node(
-        fmt::format("no UCX library: {}; {}", why != nullptr ? why : library_name, kRemedy));
+  auto opened = open_library(library_name);
+  if (!opened.is_ok()) {
+    return Status::node(fmt::format("no UCX library: {}; {}", opened.status().message(), kRemedy));
   }
-  Library library(handle);
+  SharedLibrary& library = *opened;
   UcxTable table;
   library.find("ucp_config_read", &table.config_read);
   library.find("ucp_config_modify", &table.config_modify);

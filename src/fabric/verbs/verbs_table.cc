@@ -1,10 +1,10 @@
 #include "fabric/verbs/verbs_table.h"
 
-#include <dlfcn.h>
-
 #include <cerrno>
 #include <cstring>
 #include <string>
+
+#include "base/os/shared_library.h"
 
 namespace shoal::fabric {
 namespace {
@@ -46,30 +46,13 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* work, ibv_recv_wr** bad) {
   return ibv_post_recv(qp, work, bad);
 }
 
-class Library {
- public:
-  explicit Library(void* handle) : handle_(handle) {}
-  template <typename Function>
-  void find(const char* name, Function* function) {
-    void* symbol = dlsym(handle_, name);
-    if (symbol == nullptr && missing_.empty()) missing_ = name;
-    std::memcpy(static_cast<void*>(function), &symbol, sizeof(symbol));
-  }
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* handle_;
-  std::string missing_;
-};
-
 Result<VerbsTable> load() {
-  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* why = dlerror();
-    return Status::node(std::string("no RDMA library: ") + (why != nullptr ? why : kLibrary) +
+  auto opened = SharedLibrary::open(kLibrary);
+  if (!opened.is_ok()) {
+    return Status::node("no RDMA library: " + opened.status().message() +
                         "; install libibverbs1 and ibverbs-providers (rdma-core)");
   }
-  Library library(handle);
+  SharedLibrary& library = *opened;
   VerbsTable table;
   library.find("ibv_get_device_list", &table.get_device_list);
   library.find("ibv_free_device_list", &table.free_device_list);
