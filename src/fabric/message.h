@@ -29,6 +29,8 @@ class OutgoingMessage {
   Result<bool> progress();
   // Slots posted so far.
   size_t slots_posted() const { return slots_posted_; }
+  // Whether all are; the transport may still read the bytes.
+  bool is_posted() const { return is_posted_; }
 
  private:
   Endpoint& endpoint_;
