@@ -32,14 +32,24 @@ Status Status::from_errno(std::string_view what, int errno_value) {
   return node(std::string(what) + ": " + std::generic_category().message(errno_value));
 }
 
+Status::Status(StatusCode code, std::string message) {
+  if (code == StatusCode::kOk) return;
+  failure_ = std::make_unique<const Failure>(Failure{code, std::move(message)});
+}
+
+const std::string& Status::message() const {
+  static const std::string none;
+  return is_ok() ? none : failure_->message;
+}
+
 std::string Status::to_string() const {
   if (is_ok()) return "ok";
-  return std::string(status_code_name(code_)) + ": " + message_;
+  return std::string(status_code_name(code())) + ": " + message();
 }
 
 Status Status::with_context(std::string_view context) const {
   if (is_ok()) return *this;
-  return {code_, std::string(context) + ": " + message_};
+  return {code(), std::string(context) + ": " + message()};
 }
 
 }  // namespace shoal

@@ -3,9 +3,11 @@
 // A code says how much is broken, so that a caller knows what to rebuild; the message says what
 // happened and what to do. Our own bugs are not statuses: they are CHECKs (base/check.h). Whoever
 // detects a failure first logs it, callers only add context. Nothing in Shoal throws.
+// An ok Status is one null pointer: on data paths every call returns one. Moved from, it is ok.
 // Thread rule: values, no sharing.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +31,13 @@ std::string_view status_code_name(StatusCode code);
 class [[nodiscard]] Status {
  public:
   Status() = default;  // ok
+  Status(const Status& other) : failure_(copy_of(other)) {}
+  Status(Status&&) noexcept = default;
+  Status& operator=(const Status& other) {
+    failure_ = copy_of(other);
+    return *this;
+  }
+  Status& operator=(Status&&) noexcept = default;
 
   static Status ok() { return {}; }
   static Status request(std::string message) { return {StatusCode::kRequest, std::move(message)}; }
@@ -38,19 +47,28 @@ class [[nodiscard]] Status {
   // A kNode status "what: strerror(errno)"; errno_value is taken at the failed call.
   static Status from_errno(std::string_view what, int errno_value);
 
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  // The message of an ok one is lost.
+  Status(StatusCode code, std::string message);
 
-  bool is_ok() const { return code_ == StatusCode::kOk; }
-  StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool is_ok() const { return failure_ == nullptr; }
+  StatusCode code() const { return is_ok() ? StatusCode::kOk : failure_->code; }
+  // Empty when ok.
+  const std::string& message() const;
   // "<code>: <message>", or "ok".
   std::string to_string() const;
   // The same code, with "context: " before the message. Ok stays ok.
   Status with_context(std::string_view context) const;
 
  private:
-  StatusCode code_ = StatusCode::kOk;
-  std::string message_;
+  struct Failure {
+    StatusCode code;
+    std::string message;
+  };
+  static std::unique_ptr<const Failure> copy_of(const Status& other) {
+    return other.is_ok() ? nullptr : std::make_unique<const Failure>(*other.failure_);
+  }
+
+  std::unique_ptr<const Failure> failure_;  // null: ok
 };
 
 // A T or the Status that says why there is none. Never holds an ok Status without a T.

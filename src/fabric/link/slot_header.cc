@@ -1,37 +1,6 @@
 #include "fabric/link/slot_header.h"
 
-#include "base/bytes.h"
-#include "base/check.h"
-
 namespace shoal::fabric {
-
-void encode_slot_header(const SlotHeader& header, std::span<std::byte, kSlotHeaderBytes> out) {
-  FieldWriter fields(out);
-  fields.write(header.magic);
-  fields.write(header.bytes);
-  fields.write(header.epoch);
-  fields.write(header.sequence);
-  fields.write(header.message_left);
-  fields.write(header.released);
-  fields.write(header.flags);
-  fields.write(header.tag);
-  CHECK(fields.left() == 0);
-}
-
-SlotHeader decode_slot_header(std::span<const std::byte, kSlotHeaderBytes> in) {
-  ByteReader reader(in);
-  SlotHeader header;
-  header.magic = *reader.read<uint32_t>();
-  header.bytes = *reader.read<uint32_t>();
-  header.epoch = *reader.read<uint64_t>();
-  header.sequence = *reader.read<uint64_t>();
-  header.message_left = *reader.read<uint64_t>();
-  header.released = *reader.read<uint64_t>();
-  header.flags = *reader.read<uint32_t>();
-  header.tag = *reader.read<uint32_t>();
-  CHECK(reader.left() == 0);
-  return header;
-}
 
 std::optional<std::string> find_slot_fault(const SlotHeader& header,
                                            const SlotExpectation& expected) {

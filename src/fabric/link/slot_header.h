@@ -1,10 +1,12 @@
-// SlotHeader: what goes before every slot on a byte stream, and the checks that every link makes.
+// SlotHeader: what goes before every slot, and the checks that every link makes.
 //
 // The layout is specified in docs/fabric.md. Thread rule: values.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +22,7 @@ inline constexpr size_t kSlotHeaderBytes = 48;
 inline constexpr uint32_t kFlagFirst = 1;   // first slot of a message
 inline constexpr uint32_t kFlagCredit = 2;  // no slot, only credits
 
+// Its members lie as on the wire.
 struct SlotHeader {
   uint32_t magic = kSlotMagic;
   uint32_t bytes = 0;  // of payload
@@ -31,8 +34,17 @@ struct SlotHeader {
   uint32_t tag = 0;  // see SlotNote
 };
 
-void encode_slot_header(const SlotHeader& header, std::span<std::byte, kSlotHeaderBytes> out);
-SlotHeader decode_slot_header(std::span<const std::byte, kSlotHeaderBytes> in);
+static_assert(sizeof(SlotHeader) == kSlotHeaderBytes && std::endian::native == std::endian::little);
+
+inline void encode_slot_header(const SlotHeader& header,
+                               std::span<std::byte, kSlotHeaderBytes> out) {
+  std::memcpy(out.data(), &header, kSlotHeaderBytes);
+}
+inline SlotHeader decode_slot_header(std::span<const std::byte, kSlotHeaderBytes> in) {
+  SlotHeader header;
+  std::memcpy(&header, in.data(), kSlotHeaderBytes);
+  return header;
+}
 
 struct SlotExpectation {
   uint64_t epoch = 0;
