@@ -116,7 +116,7 @@ def test_steps() -> list[Step]:
         Step("asan", unit("asan"), after="asan-build", env=symbolizer | data),
         Step("asan-storm", ctest("asan", "-R", "^e2e_serve_storm$"), after="asan-build",
              env=asan_storm),
-        Step("guest", ctest("release", "-L", "^guest$"), after="asan-build",
+        Step("guest", ctest("release", "-L", "^guest$"), after="asan-build", timeout_s=2400,
              env={"SHOAL_ASAN_BUILD_DIR": str(repo.ROOT / "build" / "asan")}),
         Step("tsan-build", build("tsan", *raced, "shoal")),
         Step("tsan", unit("tsan", "-R", f"^({'|'.join(raced)})$"), after="tsan-build", env=tsan),

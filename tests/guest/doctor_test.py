@@ -50,12 +50,14 @@ class DoctorInGuestTest(unittest.TestCase):
             script += f"{plant}\nprobe {name} '{prefix}' {wanted} {status}\n{undo}\n"
         done = subprocess.run([sys.executable, GUEST, "--seconds", "200", "--", "bash", "-c", script],
                               cwd=harness.SOURCE, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise AssertionError(f"the guest ended with {done.returncode}: {done.stdout}\n{done.stderr}")
         cls.told = {}
         for part in done.stdout.split("== ")[1:]:
             head, _, text = part.partition("\n")
             name, status = head.split()
             cls.told[name] = (int(status), json.loads(text))
-        if done.returncode != 0 or len(cls.told) != len(FAULTS) + 1:
+        if len(cls.told) != len(FAULTS) + 1:
             raise AssertionError(f"the guest ended with {done.returncode}: {done.stdout}\n{done.stderr}")
 
     def finding(self, name, wanted, level, status):

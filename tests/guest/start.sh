@@ -47,5 +47,6 @@ fi
 timeout -k 5 "$(word seconds)" /bin/bash /run/control/command </dev/null >/dev/ttyS1 2>&1
 status=$?
 sleep 0.05
+[ $status = 137 ] && status=124 # it ignored the end of its time
 [ $status -gt 127 ] && status=127
 end $status

@@ -22,7 +22,7 @@ def program(build, module):
 
 
 class GuestTest(unittest.TestCase):
-    def in_guest(self, *commands, topology="one", seconds=200, options=()):
+    def in_guest(self, *commands, topology="one", seconds=120, options=()):
         """Runs shell commands, one after the other; the first that fails ends the guest."""
         script = "\n".join(("set -e", *commands))
         done = subprocess.run([sys.executable, GUEST, "--topology", topology, "--seconds", str(seconds),
@@ -50,15 +50,17 @@ class GuestTest(unittest.TestCase):
     @unittest.skipUnless(ASAN_BUILD, "no build with the address sanitizer: ./dev test makes it first")
     def test_contract_and_collectives_under_the_address_sanitizer(self):
         output = self.in_guest(program(ASAN_BUILD, "fabric") + "*/verbs",
-                               program(ASAN_BUILD, "collective") + "*/verbs?", options=["--memory", "1536"])
+                               program(ASAN_BUILD, "collective") + "*/verbs?", seconds=240,
+                               options=["--memory", "1536"])
         self.assert_ran(output, 30)
 
     def test_death_of_a_peer(self):
-        output = self.in_guest(program(BUILD, "fabric") + "VerbsDevice.APeer*")
+        output = self.in_guest(program(BUILD, "fabric") + "VerbsDevice.APeer*", seconds=200)
         self.assert_ran(output, 2)
 
     def test_bad_wire_and_pulled_cable(self):
-        output = self.in_guest(program(BUILD, "fabric") + "VerbsDevice.*Wire*:VerbsDevice.*Cable*", topology="wire")
+        output = self.in_guest(program(BUILD, "fabric") + "VerbsDevice.*Wire*:VerbsDevice.*Cable*:VerbsDevice.*Mtu*",
+                               topology="wire", seconds=300)
         self.assert_ran(output, 3)
 
     def test_run_gives_the_tokens_of_shared_memory(self):
