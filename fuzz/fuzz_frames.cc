@@ -1,6 +1,6 @@
 // Feeds foreign bytes to everything that reads a link after the handshake: slots over a stream,
 // slots and indices in shared memory, steps in mapped memory, liveness frames, the group's table, a
-// launcher's words, offers of UCX.
+// launcher's words, offers of UCX and of queue pairs.
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -25,6 +25,7 @@
 #include "fabric/tcp/tcp_endpoint.h"
 #include "fabric/tcp/tcp_group.h"
 #include "fabric/ucx/ucx_connect.h"
+#include "fabric/verbs/verbs_link.h"
 
 namespace {
 
@@ -203,6 +204,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 4:
       (void)decode_join_info(rest).is_ok();
       (void)decode_ucx_offer(rest).is_ok();
+      if (rest.size() >= LinkOffer::kBytes) {
+        (void)decode_link_offer(rest.first<LinkOffer::kBytes>()).is_ok();
+      }
       break;
     default:
       feed_mapped(rest);

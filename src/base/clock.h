@@ -4,6 +4,7 @@
 // threads while one advances it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -50,6 +51,10 @@ class Deadline {
     return left.count() > 0 ? left : Nanoseconds(0);
   }
   Nanoseconds at() const { return at_; }
+  // This one, or so far from now if that is sooner.
+  Deadline at_most(Nanoseconds from_now) const {
+    return {*clock_, std::min(at_, clock_->now() + from_now)};
+  }
   const Clock& clock() const { return *clock_; }
 
  private:

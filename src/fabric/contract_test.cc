@@ -199,6 +199,28 @@ TEST_P(EndpointContract, BytesSentInPlaceMayChangeOncePollSendsSaysTrue) {
 }
 
 // C78: rings and full meshes with messages far beyond every buffer.
+// Whole slots of it go in place, and what is left of it does not.
+TEST_P(EndpointContract, RegisteredMessagesOfAnyLengthArriveAndAreGivenBack) {
+  ThreadGroupOptions wide = options();
+  wide.slots = {.payload_bytes = 32 * 1024, .count = 4};
+  ThreadGroup group(wide);
+  expect_all_ok(group.run([&](Fabric& fabric) -> Status {
+    std::vector<std::byte> bytes(300 * 1024);
+    const RegisteredMemory registered(fabric, bytes);
+    for (const size_t size : {65636U, 81920U, 32768U, 32769U, 300U * 1024U}) {
+      if (fabric.rank() == 1) {
+        RETURN_IF_ERROR(expect_message(fabric, 0, test_bytes(size, size)));
+        continue;
+      }
+      std::ranges::copy(test_bytes(size, size), bytes.begin());
+      RETURN_IF_ERROR(
+          send_message(fabric.endpoint(1), std::span(bytes).first(size), test_wait(fabric)));
+      std::ranges::fill(bytes, std::byte{0xee});
+    }
+    return Status::ok();
+  }));
+}
+
 TEST_P(EndpointContract, RingsOfManyRanksDoNotDeadlockOnLargeMessages) {
   for (int size = 2; size <= 8; ++size) {
     ThreadGroupOptions ring = options(size);

@@ -27,10 +27,6 @@ Endpoint::Endpoint(EndpointInfo info, GroupHealth& health)
   CHECK(check_slot_class(info_.slots).is_ok());
 }
 
-Status Endpoint::register_memory(std::span<std::byte> /*memory*/) { return Status::ok(); }
-
-void Endpoint::unregister_memory(std::span<std::byte> /*memory*/) {}
-
 // For transports whose slots are the only memory that they can send from.
 Result<bool> Endpoint::try_send(std::span<const std::byte> bytes, const SlotNote& note) {
   ASSIGN_OR_RETURN(const std::optional<SendSlot> slot, try_acquire_send());

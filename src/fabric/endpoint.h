@@ -42,8 +42,19 @@ Status check_slot_class(const SlotClass& slots);
 
 class MappedMemory;
 
+// A capability of some links: memory of the caller's that try_send() may send from without a copy.
+// Used through RegisteredMemory (fabric.h).
+class MemoryRegistrar {
+ public:
+  virtual ~MemoryRegistrar() = default;
+  // Until unregister_memory(), before which it must not be unmapped. kNode: the device refused; all
+  // works as before.
+  virtual Status register_memory(std::span<std::byte> memory) = 0;
+  virtual void unregister_memory(std::span<std::byte> memory) = 0;
+};
+
 struct EndpointInfo {
-  std::string link;  // "shm", "tcp" or "sim"
+  std::string link;  // "shm", "tcp", "verbs", "ucx" or "sim"
   int self_rank = 0;
   int peer_rank = 0;
   std::string peer_name;  // the peer's node name
@@ -51,6 +62,7 @@ struct EndpointInfo {
   SlotClass slots;
   // A capability that some links have: memory that all ranks map, beside the slots. Borrowed.
   MappedMemory* mapped = nullptr;
+  MemoryRegistrar* registrar = nullptr;  // null where payloads are always copied. Borrowed.
 };
 
 // A slot to be filled and posted. The index is the endpoint's own.
@@ -84,16 +96,12 @@ class Endpoint {
   virtual Result<std::optional<SendSlot>> try_acquire_send() = 0;
   // Hands the oldest acquired slot to the transport. note.bytes <= the slot's payload.
   virtual Status post_send(const SendSlot& slot, const SlotNote& note) = 0;
-  // From now on try_send() may send bytes of this memory without a copy, where the transport can;
-  // until unregister_memory(), before which it must not be unmapped. kNode: the device refused; all
-  // works as before. For callers: RegisteredMemory (fabric.h).
-  virtual Status register_memory(std::span<std::byte> memory);
-  virtual void unregister_memory(std::span<std::byte> memory);
   // Posts a slot with these bytes (note.bytes of them), which are only sure to have been copied
   // when poll_sends() says true: until then they must stay as they are. False when there is no
   // credit or no free buffer. Not while an acquired slot is not posted.
   virtual Result<bool> try_send(std::span<const std::byte> bytes, const SlotNote& note);
-  // True when the transport holds everything posted: the peer gets it without another call here.
+  // True when the transport holds everything posted: the peer gets it without another call here
+  // (over UCX's TCP with the next one: docs/ucx.md).
   virtual Result<bool> poll_sends() = 0;
   // The next slot that arrived, header checked; none when nothing has arrived.
   virtual Result<std::optional<ReceivedSlot>> poll_receive() = 0;

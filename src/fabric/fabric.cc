@@ -31,6 +31,11 @@ Result<LinkKind> parse_link_kind(std::string_view name) {
   return Status::request("unknown link '" + std::string(name) + "': it is shm, tcp, verbs or ucx");
 }
 
+Fabric::Parts::Parts() = default;
+Fabric::Parts::~Parts() = default;
+Fabric::Parts::Parts(Parts&&) noexcept = default;
+Fabric::Parts& Fabric::Parts::operator=(Parts&&) noexcept = default;
+
 Fabric::Fabric(Parts parts) : parts_(std::move(parts)) {
   CHECK(parts_.health != nullptr && parts_.clock != nullptr);
   CHECK(parts_.rank >= 0 && parts_.rank < size());
@@ -60,20 +65,32 @@ std::string_view Fabric::link_name() const {
   return "none";
 }
 
-RegisteredMemory::RegisteredMemory(Fabric& fabric, std::span<std::byte> memory)
-    : fabric_(&fabric), memory_(memory) {
+namespace {
+
+// Calls with the registrar of each link that has one.
+template <typename Call>
+void for_each_registrar(Fabric& fabric, const Call& call) {
   for (int peer = 0; peer < fabric.size(); ++peer) {
     if (peer == fabric.rank()) continue;
-    const Status status = fabric.endpoint(peer).register_memory(memory);
-    if (!status.is_ok()) spdlog::warn("messages are copied to be sent: {}", status.message());
+    MemoryRegistrar* registrar = fabric.endpoint(peer).info().registrar;
+    if (registrar != nullptr) call(*registrar);
   }
+}
+
+}  // namespace
+
+RegisteredMemory::RegisteredMemory(Fabric& fabric, std::span<std::byte> memory)
+    : fabric_(&fabric), memory_(memory) {
+  for_each_registrar(fabric, [&](MemoryRegistrar& registrar) {
+    const Status status = registrar.register_memory(memory);
+    if (!status.is_ok()) LOG(warn, "messages are copied to be sent: {}", status.message());
+  });
 }
 
 RegisteredMemory::~RegisteredMemory() {
   if (fabric_ == nullptr) return;
-  for (int peer = 0; peer < fabric_->size(); ++peer) {
-    if (peer != fabric_->rank()) fabric_->endpoint(peer).unregister_memory(memory_);
-  }
+  for_each_registrar(*fabric_,
+                     [&](MemoryRegistrar& registrar) { registrar.unregister_memory(memory_); });
 }
 
 RegisteredMemory::RegisteredMemory(RegisteredMemory&& other) noexcept

@@ -1,10 +1,10 @@
 // Fabric: all endpoints of one group, by rank, with the group's health and liveness.
 //
-// Made by one of the makers: fabric/local_launch.h (processes of this machine, shm or TCP),
-// fabric/tcp/tcp_group.h (TCP between any machines), fabric/in_process.h (threads of one process),
-// fabric/sim/sim_network.h (virtual time). The destructor says goodbye to the peers, or tells them
-// why the group failed.
-// Thread rule: endpoints as endpoint.h says; everything else is safe from any thread.
+// Made by one of the makers: fabric/local_launch.h (processes of this machine, over any link),
+// fabric/tcp/tcp_group.h (any machines, over TCP, RDMA or UCX), fabric/in_process.h (threads of one
+// process), fabric/sim/sim_network.h (virtual time). The destructor says goodbye to the peers, or
+// tells them why the group failed. Thread rule: endpoints as endpoint.h says; everything else is
+// safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -68,6 +68,11 @@ class Fabric {
     std::unique_ptr<LivenessMonitor> monitor;  // null in the simulation
     const Clock* clock = nullptr;
     SpinPolicy spin;
+
+    Parts();
+    ~Parts();
+    Parts(Parts&&) noexcept;
+    Parts& operator=(Parts&&) noexcept;
   };
   explicit Fabric(Parts parts);
   ~Fabric();
@@ -86,7 +91,7 @@ class Fabric {
   // The clock to make deadlines with (virtual in the simulation).
   const Clock& clock() const { return *parts_.clock; }
   const SpinPolicy& spin() const { return parts_.spin; }
-  // "shm", "tcp", "sim", or "none" for a group of one.
+  // As EndpointInfo::link, or "none" for a group of one.
   std::string_view link_name() const;
   // Closes this descriptor with the fabric: others watch it to know that the process lives.
   void keep_open(UniqueFd fd) { kept_open_.push_back(std::move(fd)); }

@@ -51,7 +51,7 @@ class LivenessParser {
 
 struct LivenessPeer {
   int rank = 0;
-  std::string link;  // "shm", "tcp"
+  std::string link;  // as EndpointInfo::link
   UniqueFd socket;   // connected, past the handshake
 };
 

@@ -82,6 +82,34 @@ Status read_all(int fd, std::span<std::byte> bytes, const Deadline& deadline) {
   return Status::ok();
 }
 
+namespace {
+
+constexpr std::byte kReady{0x52};
+
+}  // namespace
+
+Status send_ready(int fd, const Deadline& deadline) {
+  return write_all(fd, {&kReady, 1}, deadline);
+}
+
+Result<bool> take_ready(int fd) {
+  std::byte ready{};
+  const ssize_t done = recv(fd, &ready, 1, MSG_DONTWAIT);
+  if (done == 0) return Status::group("closed the connection before it was ready");
+  if (done < 0 && is_would_block(errno)) return false;
+  if (done < 0) return Status::group("cannot be read from: " + errno_text(errno));
+  if (ready != kReady) return Status::group("sent rubbish instead of being ready");
+  return true;
+}
+
+Status await_ready(int fd, const Deadline& deadline) {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool is_ready, take_ready(fd));
+    if (is_ready) return Status::ok();
+    RETURN_IF_ERROR(wait_ready(fd, POLLIN, deadline));
+  }
+}
+
 Status send_descriptors(int fd, std::span<const int> descriptors, const Deadline& deadline) {
   CHECK(!descriptors.empty() && descriptors.size() <= kDescriptorsMax);
   std::byte mark{1};

@@ -5,7 +5,6 @@
 #include "fabric/link/liveness.h"
 #include "fabric/shm/mapped_memory.h"
 #include "fabric/sim/sim_endpoint.h"
-#include "fabric/ucx/ucx_context.h"
 
 namespace shoal::fabric {
 namespace {

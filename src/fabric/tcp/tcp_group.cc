@@ -17,11 +17,6 @@ constexpr size_t kTableHeaderBytes = 8;
 constexpr size_t kTableBytesMax = 16 * 1024;
 constexpr size_t kNameBytesMax = 63;
 
-Deadline sooner(const Deadline& deadline, Nanoseconds at_most) {
-  const Deadline other = Deadline::after(deadline.clock(), at_most);
-  return other.at() < deadline.at() ? other : deadline;
-}
-
 GroupTableRow row_of(const NodeIdentity& node, const SocketAddress& seen_at) {
   GroupTableRow row{.node_name = node.node_name, .family = 0, .address = {}, .port = 0};
   row.port = node.listen_port;
@@ -156,12 +151,12 @@ Status Joiner::shake_hands(int fd, int peer, LinkPurpose purpose, std::string_vi
   config.self.listen_port = listen_port_;
   const std::string who = "rank " + std::to_string(peer) + " at " + std::string(address);
   const auto identity =
-      run_handshake(fd, std::move(config), who, sooner(deadline_, options_.connect_max));
+      run_handshake(fd, std::move(config), who, deadline_.at_most(options_.connect_max));
   return identity.is_ok() ? Status::ok() : identity.status();
 }
 
 Status Joiner::join_rank0() {
-  const Deadline deadline = sooner(deadline_, options_.connect_max);
+  const Deadline deadline = deadline_.at_most(options_.connect_max);
   ASSIGN_OR_RETURN(UniqueFd control, connect_tcp(options_.rank0, deadline));
   RETURN_IF_ERROR(tune_tcp(control.get(), options_.tuning));
   ASSIGN_OR_RETURN(rank0_address_, peer_address(control.get()));
@@ -200,7 +195,7 @@ Status Joiner::receive_table(UniqueFd& control) {
 }
 
 Result<UniqueFd> Joiner::open(const SocketAddress& address, int peer, LinkPurpose purpose) {
-  const Deadline deadline = sooner(deadline_, options_.connect_max);
+  const Deadline deadline = deadline_.at_most(options_.connect_max);
   ASSIGN_OR_RETURN(UniqueFd fd, connect_tcp(address, deadline));
   RETURN_IF_ERROR(tune_tcp(fd.get(), options_.tuning));
   RETURN_IF_ERROR(shake_hands(fd.get(), peer, purpose, address.text()));
@@ -316,8 +311,8 @@ Result<std::unique_ptr<Fabric>> connect_tcp_group(TcpGroupOptions options,
   Joiner joiner(std::move(options), deadline);
   Result<std::unique_ptr<Fabric>> fabric = joiner.join();
   if (fabric.is_ok()) return fabric;
-  LOG(error, "joining the group over tcp: {}", fabric.status().message());
-  return fabric.status().with_context("joining the group over tcp");
+  LOG(error, "joining the group: {}", fabric.status().message());
+  return fabric.status().with_context("joining the group");
 }
 
 }  // namespace shoal::fabric

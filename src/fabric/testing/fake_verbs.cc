@@ -34,6 +34,8 @@ constexpr size_t kPage = 16 * 1024;
 struct FakeDevice : ibv_device {
   std::string name_text;
   ibv_gid gid{};
+  int pairs = 0;
+  int regions = 0;
 };
 
 struct FakeContext : ibv_context {
@@ -144,9 +146,18 @@ class FakeVerbs::Impl {
     const std::lock_guard lock(mutex_);
     is_port_active_ = is_active;
   }
+  void hang_when_destroying() {
+    const std::lock_guard lock(mutex_);
+    hangs_destroying_ = true;
+  }
+  void refuse_sends() {
+    const std::lock_guard lock(mutex_);
+    refuses_sends_ = true;
+  }
   void set_hanging(bool hangs) {
     const std::lock_guard lock(mutex_);
     hangs_ = hangs;
+    hangs_destroying_ = false;
     hangs_no_more_.notify_all();
   }
   FakeVerbsCounts counts() const {
@@ -374,14 +385,17 @@ class FakeVerbs::Impl {
     const auto begin = reinterpret_cast<uintptr_t>(address);
     bool loses_writes = false;
     if (is_thunderbolt()) {
-      if (context->regions >= kRegionsMax) return refuse<ibv_mr>(ENOMEM);
+      const int regions = options_.limits_devices ? context->of->regions : context->regions;
+      if (regions >= kRegionsMax) return refuse<ibv_mr>(ENOMEM);
       if (begin % kPage != 0 || length > (size_t{1} << 30)) return refuse<ibv_mr>(EINVAL);
       if ((access & IBV_ACCESS_REMOTE_WRITE) == 0) return refuse<ibv_mr>(EACCES);
       loses_writes = begin >> 32 != (begin + length - 1) >> 32;
     }
     rlimit limit{};
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    if (options_.limits_locked_memory && length > limit.rlim_cur) return refuse<ibv_mr>(ENOMEM);
+    size_t registered = length;
+    for (const auto& [key, other] : regions_) registered += other->length;
+    if (options_.limits_locked_memory && registered > limit.rlim_cur) return refuse<ibv_mr>(ENOMEM);
     auto* region = new FakeRegion();
     region->context = context;
     region->pd = domain;
@@ -392,19 +406,31 @@ class FakeVerbs::Impl {
     regions_[region->lkey] = region;
     ++static_cast<FakeDomain*>(domain)->users;
     ++context->regions;
+    ++context->of->regions;
     ++counts_.regions;
     return region;
+  }
+
+  static bool has_work_in(const FakePair& pair, const FakeRegion& region) {
+    const auto* begin = static_cast<const std::byte*>(region.addr);
+    const auto is_inside = [&](const Part& part) {
+      return part.bytes >= begin && part.bytes < begin + region.length;
+    };
+    return std::ranges::any_of(pair.receives,
+                               [&](const FakeReceive& one) { return is_inside(one.part); }) ||
+           std::ranges::any_of(pair.sends, [&](const FakeSend& one) {
+             return std::ranges::any_of(one.parts, is_inside);
+           });
   }
 
   int dereg_mr(ibv_mr* raw) {
     auto* region = static_cast<FakeRegion*>(raw);
     for (const auto& [number, pair] : pairs_) {
-      if (pair->pd == region->pd && (!pair->receives.empty() || !pair->sends.empty())) {
-        violate("a region goes while a queue pair has work in it");
-      }
+      if (has_work_in(*pair, *region)) violate("a region goes while a queue pair has work in it");
     }
     --static_cast<FakeDomain*>(region->pd)->users;
     --static_cast<FakeContext*>(region->context)->regions;
+    --static_cast<FakeContext*>(region->context)->of->regions;
     --counts_.regions;
     regions_.erase(region->lkey);
     delete region;
@@ -489,7 +515,8 @@ class FakeVerbs::Impl {
     auto* context = static_cast<FakeContext*>(domain->context);
     if (is_thunderbolt()) {
       if (wanted->qp_type != IBV_QPT_UC) return refuse<ibv_qp>(EOPNOTSUPP);
-      if (context->pairs >= kPairsMax) return refuse<ibv_qp>(ENOMEM);
+      const int pairs = options_.limits_devices ? context->of->pairs : context->pairs;
+      if (pairs >= kPairsMax) return refuse<ibv_qp>(ENOMEM);
       const bool fits = wanted->cap.max_send_wr <= kFramesMax &&
                         wanted->cap.max_recv_wr <= kFramesMax && wanted->cap.max_send_sge <= 1 &&
                         wanted->cap.max_recv_sge <= 1 && wanted->cap.max_inline_data == 0;
@@ -509,6 +536,7 @@ class FakeVerbs::Impl {
     ++pair->receives_to->users;
     ++static_cast<FakeDomain*>(domain)->users;
     ++context->pairs;
+    ++context->of->pairs;
     ++counts_.queue_pairs;
     pairs_[pair->qp_num] = pair;
     return pair;
@@ -521,6 +549,7 @@ class FakeVerbs::Impl {
     --pair->receives_to->users;
     --static_cast<FakeDomain*>(pair->pd)->users;
     --static_cast<FakeContext*>(pair->context)->pairs;
+    --static_cast<FakeContext*>(pair->context)->of->pairs;
     --counts_.queue_pairs;
     delete pair;
     return 0;
@@ -534,6 +563,10 @@ class FakeVerbs::Impl {
     const ibv_qp_state from = pair->state;
     ibv_qp_attr& kept = pair->attributes;
     if (!has(IBV_QP_STATE)) return EINVAL;
+    if (wanted->qp_state == IBV_QPS_ERR) {
+      set_error(*pair);
+      return 0;
+    }
     if (wanted->qp_state == IBV_QPS_INIT && from == IBV_QPS_RESET) {
       if (!has(IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)) return EINVAL;
     } else if (wanted->qp_state == IBV_QPS_RTR && from == IBV_QPS_INIT) {
@@ -589,6 +622,7 @@ class FakeVerbs::Impl {
       return 0;
     }
     if (pair->state != IBV_QPS_RTS) return EINVAL;
+    if (refuses_sends_) return ENOMEM;
     FakeSend send{.id = work->wr_id,
                   .is_inlined = (work->send_flags & IBV_SEND_INLINE) != 0,
                   .is_signaled = (work->send_flags & IBV_SEND_SIGNALED) != 0};
@@ -653,6 +687,8 @@ class FakeVerbs::Impl {
   std::condition_variable is_woken_;
   std::condition_variable hangs_no_more_;
   bool hangs_ = false;
+  bool hangs_destroying_ = false;
+  bool refuses_sends_ = false;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<FakeDevice>> devices_;
   std::map<uint32_t, FakePair*> pairs_;
@@ -682,10 +718,11 @@ struct Calls {
 
   // Of a driver that may hang.
   template <typename Fn>
-  static auto with_driver(Fn fn) {
+  static auto with_driver(bool is_destroying, Fn fn) {
     Impl& impl = *Impl::current();
     std::unique_lock lock(impl.mutex_);
-    impl.hangs_no_more_.wait(lock, [&] { return !impl.hangs_; });
+    impl.hangs_no_more_.wait(
+        lock, [&] { return !impl.hangs_ && !(is_destroying && impl.hangs_destroying_); });
     return fn(impl);
   }
 
@@ -734,13 +771,13 @@ struct Calls {
 
 void FakeVerbs::Impl::add_pair_calls(VerbsTable& t) {
   t.create_qp = [](ibv_pd* pd, ibv_qp_init_attr* attributes) {
-    return Calls::with_driver([&](Impl& i) { return i.create_qp(pd, attributes); });
+    return Calls::with_driver(false, [&](Impl& i) { return i.create_qp(pd, attributes); });
   };
   t.modify_qp = [](ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     return Calls::with([&](Impl& i) { return i.modify_qp(qp, attributes, mask); });
   };
   t.destroy_qp = [](ibv_qp* qp) {
-    return Calls::with_driver([&](Impl& i) { return i.destroy_qp(qp); });
+    return Calls::with_driver(true, [&](Impl& i) { return i.destroy_qp(qp); });
   };
   t.post_send = [](ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
     return Calls::with([&](Impl& i) { return i.post_send(qp, work, bad); });
@@ -841,6 +878,8 @@ bool FakeVerbs::step() { return impl_->step(); }
 void FakeVerbs::move_when_polled() { impl_->move_when_polled(); }
 void FakeVerbs::set_link(bool is_up) { impl_->set_link(is_up); }
 void FakeVerbs::set_port_active(bool is_active) { impl_->set_port_active(is_active); }
+void FakeVerbs::hang_when_destroying() { impl_->hang_when_destroying(); }
+void FakeVerbs::refuse_sends() { impl_->refuse_sends(); }
 void FakeVerbs::set_hanging(bool hangs) { impl_->set_hanging(hangs); }
 FakeVerbsCounts FakeVerbs::counts() const { return impl_->counts(); }
 

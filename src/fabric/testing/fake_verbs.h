@@ -35,7 +35,11 @@ struct FakeVerbsOptions {
   // them.
   bool has_engine_thread = true;
   bool gives_inline = true;
-  // Registered memory counts against RLIMIT_MEMLOCK, as the kernel does it without privileges.
+  // kThunderbolt's limits on queue pairs and regions hold for a device, as they do on a machine;
+  // off, for each opening of it, where all ranks of a test share one.
+  bool limits_devices = false;
+  // All registered memory together counts against RLIMIT_MEMLOCK, as the kernel does it without
+  // privileges.
   bool limits_locked_memory = false;
   // Every so many messages; 0: never.
   uint32_t bad_completion_every = 0;
@@ -80,8 +84,12 @@ class FakeVerbs {
   // Nothing is moved from now on: RC's sends fail, the others' vanish or wait.
   void set_link(bool is_up);
   void set_port_active(bool is_active);
+  // From now on no send is taken.
+  void refuse_sends();
   // While it hangs, making and destroying queue pairs does not return.
   void set_hanging(bool hangs);
+  // The same, for destroying only.
+  void hang_when_destroying();
   FakeVerbsCounts counts() const;
 
   class Impl;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/check.h"
 #include "fabric/in_process.h"
 #include "fabric/verbs/verbs_port.h"
 
@@ -52,7 +53,13 @@ ThreadGroup::ThreadGroup(const ThreadGroupOptions& options) {
   fabrics_ = *make_in_process_group(in_process, deadline);
 }
 
-ThreadGroup::~ThreadGroup() = default;
+ThreadGroup::~ThreadGroup() {
+  fabrics_.clear();
+  if (verbs_ == nullptr) return;
+  const FakeVerbsCounts counts = verbs_->counts();
+  CHECK_MSG(counts.violations.empty(), counts.violations.front().c_str());
+  CHECK_MSG(counts.is_all_gone(), "a closed group has left something on its device");
+}
 
 std::vector<Status> ThreadGroup::run(const std::function<Status(Fabric&)>& body) {
   std::vector<Status> statuses(fabrics_.size());

@@ -197,8 +197,7 @@ Result<std::unique_ptr<UcxEndpoint>> connect(const Way& way, const Deadline& dea
       ASSIGN_OR_RETURN(made, attempt(way, kAreReported, deadline));
     }
   }
-  const Deadline probe = Deadline::after(deadline.clock(), kProbeMax);
-  RETURN_IF_ERROR(made.endpoint->probe(way.data, probe.at() < deadline.at() ? probe : deadline));
+  RETURN_IF_ERROR(made.endpoint->probe(way.data, deadline.at_most(kProbeMax)));
   return std::move(made.endpoint);
 }
 

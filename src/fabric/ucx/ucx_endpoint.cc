@@ -26,7 +26,6 @@ constexpr Nanoseconds kLeftGrace = std::chrono::milliseconds(200);
 // An event that UCX does not tell cannot keep us asleep longer than this.
 constexpr Nanoseconds kSleepMax = std::chrono::milliseconds(500);
 constexpr Nanoseconds kProbeSlice = std::chrono::milliseconds(1);
-constexpr std::byte kReady{0x52};
 // Fewer bytes are copied out of UCX's memory, which has them back at once.
 constexpr size_t kKeptBytesMin = 4096;
 constexpr uintptr_t kAlignment = 64;
@@ -44,7 +43,10 @@ Result<std::unique_ptr<UcxEndpoint>> UcxEndpoint::create(EndpointInfo info,
 
 UcxEndpoint::UcxEndpoint(EndpointInfo info, std::unique_ptr<UcxLink> link, UniqueFd wake_fd,
                          GroupHealth& health)
-    : Endpoint(std::move(info), health), link_(std::move(link)), wake_fd_(std::move(wake_fd)) {
+    : Endpoint(std::move(info), health),
+      table_(link->table()),
+      link_(std::move(link)),
+      wake_fd_(std::move(wake_fd)) {
   const SlotClass& slots = this->info().slots;
   const size_t lines = size_t{slots.count} * (slots.payload_bytes / sizeof(Line));
   send_slots_ = std::make_unique<Line[]>(lines);
@@ -93,21 +95,6 @@ void UcxEndpoint::leave() {
   }
 }
 
-namespace {
-
-// Whether the peer's byte has come.
-Result<bool> take_ready(int socket) {
-  std::byte ready{};
-  const ssize_t done = recv(socket, &ready, 1, MSG_DONTWAIT);
-  if (done == 0) return Status::group("closed the connection before UCX carried a message");
-  if (done < 0 && is_would_block(errno)) return false;
-  if (done < 0) return Status::group(errno_text(errno));
-  if (ready != kReady) return Status::group("sent rubbish instead of being ready");
-  return true;
-}
-
-}  // namespace
-
 Status UcxEndpoint::probe(int socket, const Deadline& deadline) {
   send_word(Word::kCredit);
   bool has_told = false;
@@ -117,7 +104,7 @@ Status UcxEndpoint::probe(int socket, const Deadline& deadline) {
     if (health().failed()) return health().failure();
     if (is_broken_) return Status::group("the first message does not come through: " + broken_by_);
     if (!has_told && has_heard_) {
-      RETURN_IF_ERROR(write_all(socket, {&kReady, 1}, deadline));
+      RETURN_IF_ERROR(send_ready(socket, deadline));
       has_told = true;
     }
     if (!is_peer_ready) {
@@ -137,7 +124,7 @@ Status UcxEndpoint::probe(int socket, const Deadline& deadline) {
 // Why UCX can go no further, the monitor knows better: it has a verdict soon.
 void UcxEndpoint::broken(std::string_view what, ucs_status_t status) {
   if (is_closing_ || std::exchange(is_broken_, true)) return;
-  broken_by_ = fmt::format("{} ended with \"{}\"", what, link_->table().status_string(status));
+  broken_by_ = fmt::format("{} ended with \"{}\"", what, table_.status_string(status));
   health().suspect(info().peer_rank, fmt::format("over {}: {}", info().link, broken_by_));
 }
 
@@ -151,7 +138,7 @@ void UcxEndpoint::on_sent(void* request, ucs_status_t status, void* outgoing) {
   sent.is_under_way = false;
   --self.under_way_;
   if (status != UCS_OK) self.broken("a send", status);
-  self.link_->table().request_free(request);
+  self.table_.request_free(request);
 }
 
 void UcxEndpoint::on_fetched(void* request, ucs_status_t status, size_t bytes, void* incoming) {
@@ -162,7 +149,7 @@ void UcxEndpoint::on_fetched(void* request, ucs_status_t status, size_t bytes, v
   } else {
     self.arrived(fetched, self.slot_of(self.receive_slots_, fetched.header.sequence));
   }
-  self.link_->table().request_free(request);
+  self.table_.request_free(request);
 }
 
 ucs_status_t UcxEndpoint::on_message(void* self_pointer, const void* header, size_t header_bytes,
@@ -426,9 +413,7 @@ void UcxEndpoint::wait(const Deadline& deadline) {
   std::array<pollfd, 2> entries{};
   entries[0] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
   entries[1] = {.fd = is_broken_ ? -1 : link_->event_fd(), .events = POLLIN, .revents = 0};
-  const Deadline sleep = Deadline::after(deadline.clock(), kSleepMax);
-  poll(entries.data(), entries.size(),
-       poll_timeout_ms(sleep.at() < deadline.at() ? sleep : deadline));
+  poll(entries.data(), entries.size(), poll_timeout_ms(deadline.at_most(kSleepMax)));
   uint64_t ignored = 0;
   (void)!read(wake_fd_.get(), &ignored, sizeof(ignored));
 }

@@ -106,6 +106,7 @@ class UcxEndpoint final : public Endpoint {
   Status failure_or_end();
   void leave();
 
+  const UcxTable& table_;  // UCX calls back while the link ends
   std::unique_ptr<UcxLink> link_;
   UniqueFd wake_fd_;
   uint64_t waker_ticket_ = 0;

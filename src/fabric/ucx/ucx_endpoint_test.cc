@@ -242,6 +242,22 @@ TEST_F(UcxEndpointTest, EveryCorruptedFieldBreaksTheGroup) {
   }
 }
 
+// UCX ends the sends that are under way while the link is destroyed.
+TEST_F(UcxEndpointTest, AnEndpointWhoseSendsNobodyTakesIsDestroyed) {
+  EndpointInfo many = info();
+  many.slots = {.payload_bytes = 64, .count = 1024};
+  WildPeer wild(*context, many);
+  for (uint32_t i = 0; i < many.slots.count; ++i) {
+    const auto slot = wild.endpoint->try_acquire_send();
+    ASSERT_TRUE(slot.is_ok() && slot->has_value()) << i;
+    ASSERT_TRUE(wild.endpoint->post_send(**slot, {.bytes = 64, .message_left = 64}).is_ok());
+  }
+  const auto is_free = wild.endpoint->poll_sends();
+  ASSERT_TRUE(is_free.is_ok());
+  wild.health.fail(1, "is gone");
+  wild.endpoint.reset();
+}
+
 TEST_F(UcxEndpointTest, HeadersOfAnotherLengthAndUnknownWordsBreakTheGroup) {
   {
     WildPeer wild(*context, info());

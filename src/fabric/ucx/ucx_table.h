@@ -3,7 +3,8 @@
 // load_ucx() fills it from the system's library at run time (libucp.so.0), so one binary runs with
 // UCX and without. The types are those of <ucp/api/ucp.h>, which is needed to build and brings no
 // dependency to the binary. The functions mean what their namesakes ucp_* and ucs_* do.
-// Thread rule: as the library's: one thread at a time per worker.
+// Thread rule: the first load_ucx() before other threads read the environment, which it changes for
+// a moment; else as the library's: one thread at a time per worker.
 #pragma once
 
 #include <ucp/api/ucp.h>

@@ -16,10 +16,10 @@
 
 namespace shoal::fabric {
 
-// What `call` returns; none when it has not returned by the deadline, or no thread can be started.
+// What `call` returns. kBusy: it has not returned by the deadline; kNode: no thread can be started.
 // `call` borrows nothing that may end before it.
 template <typename T>
-std::optional<T> run_bounded(std::function<T()> call, const Deadline& deadline) {
+Result<T> run_bounded(std::function<T()> call, const Deadline& deadline) {
   struct Shared {
     std::function<T()> call;
     std::mutex mutex;
@@ -36,17 +36,17 @@ std::optional<T> run_bounded(std::function<T()> call, const Deadline& deadline) 
     if (!shared->is_given_up) shared->result.swap(result);
     shared->is_done.notify_all();
   });
-  if (!thread.is_ok()) return std::nullopt;
+  if (!thread.is_ok()) return thread.status();
   std::unique_lock lock(shared->mutex);
   shared->is_done.wait_for(lock, deadline.left(), [&] { return shared->result.has_value(); });
   shared->is_given_up = !shared->result.has_value();
   lock.unlock();
   if (shared->is_given_up) {
     thread->detach();
-    return std::nullopt;
+    return Status::busy("no answer before the deadline");
   }
   thread->join();
-  return std::move(shared->result);
+  return std::move(*shared->result);
 }
 
 }  // namespace shoal::fabric

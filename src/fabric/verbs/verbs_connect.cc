@@ -17,7 +17,6 @@ namespace {
 
 // Before an offer: zero, or the length of the reason why there is none.
 constexpr uint32_t kReasonBytesMax = 512;
-constexpr std::byte kReady{0x52};
 // For opening a device, and for connecting its queue pairs.
 constexpr Nanoseconds kDeviceMax = std::chrono::seconds(10);
 // For the first message through every lane.
@@ -55,20 +54,18 @@ Result<LinkOffer> receive_offer(int data, const Deadline& deadline) {
 }
 
 Status exchange_ready(int data, const Deadline& deadline) {
-  RETURN_IF_ERROR(write_all(data, {&kReady, 1}, deadline));
-  std::byte ready{};
-  RETURN_IF_ERROR(read_all(data, {&ready, 1}, deadline));
-  return ready == kReady ? Status::ok() : Status::group("sent rubbish instead of being ready");
+  RETURN_IF_ERROR(send_ready(data, deadline));
+  return await_ready(data, deadline);
 }
 
-using LinkResult = Result<std::unique_ptr<VerbsLink>>;
+using LinkResult = Result<VerbsLinkPtr>;
 
 // What the device says, or that it says nothing.
 LinkResult bounded(const std::function<LinkResult()>& call, const Deadline& deadline) {
-  const Deadline patience = Deadline::after(deadline.clock(), kDeviceMax);
-  auto link = run_bounded<LinkResult>(call, patience.at() < deadline.at() ? patience : deadline);
-  if (link.has_value()) return std::move(*link);
-  return Status::node("the RDMA device does not answer: its driver hangs");
+  auto link = run_bounded<LinkResult>(call, deadline.at_most(kDeviceMax));
+  if (link.is_ok()) return std::move(*link);
+  if (link.status().code() != StatusCode::kBusy) return link.status();
+  return Status::node("the RDMA device does not answer in time: its driver hangs");
 }
 
 LinkResult open_link(const VerbsProvider& provider, int data, const SlotClass& slots,
@@ -82,9 +79,8 @@ LinkResult open_link(const VerbsProvider& provider, int data, const SlotClass& s
       deadline);
 }
 
-LinkResult connect_link(std::unique_ptr<VerbsLink> link, const LinkOffer& offer,
-                        const Deadline& deadline) {
-  const auto held = std::make_shared<std::unique_ptr<VerbsLink>>(std::move(link));
+LinkResult connect_link(VerbsLinkPtr link, const LinkOffer& offer, const Deadline& deadline) {
+  const auto held = std::make_shared<VerbsLinkPtr>(std::move(link));
   return bounded(
       [held, offer]() -> LinkResult {
         RETURN_IF_ERROR((*held)->connect(offer));
@@ -113,9 +109,7 @@ Result<std::unique_ptr<VerbsEndpoint>> connect_verbs(const VerbsProvider& provid
   if (!link.is_ok()) return link.status().with_context(where);
   RETURN_IF_ERROR(exchange_ready(data, deadline).with_context(where));
   ASSIGN_OR_RETURN(auto endpoint, VerbsEndpoint::create(info, std::move(*link), health));
-  const Deadline probe = Deadline::after(deadline.clock(), kProbeMax);
-  RETURN_IF_ERROR(
-      endpoint->probe(probe.at() < deadline.at() ? probe : deadline).with_context(where));
+  RETURN_IF_ERROR(endpoint->probe(data, deadline.at_most(kProbeMax)).with_context(where));
   return endpoint;
 }
 

@@ -83,7 +83,7 @@ TEST(VerbsConnect, C73_ALowLimitOnLockedMemoryIsNamedWithTheRemedy) {
   const auto group = make_in_process_group(over(verbs), Deadline::after(seconds(2)));
   setrlimit(RLIMIT_MEMLOCK, &before);
   ASSERT_FALSE(group.is_ok());
-  EXPECT_THAT(group.status().message(), HasSubstr("the limit on locked memory is 65536"));
+  EXPECT_THAT(group.status().message(), HasSubstr("the limit on locked memory is 65536 for all"));
   EXPECT_THAT(group.status().message(), HasSubstr("cannot register "));
   EXPECT_THAT(group.status().message(), HasSubstr("ulimit -l"));
   expect_all_gone(verbs);
@@ -96,6 +96,19 @@ TEST(VerbsConnect, ADriverThatHangsMakingQueuePairsIsAnErrorAtTheDeadline) {
       make_in_process_group(over(verbs), Deadline::after(std::chrono::milliseconds(300)));
   ASSERT_FALSE(group.is_ok());
   EXPECT_THAT(group.status().message(), HasSubstr("its driver hangs"));
+  expect_all_gone(verbs);
+}
+
+// Its peer cannot: what was made must be destroyed again, and that hangs.
+TEST(VerbsConnect, ADriverThatHangsAfterAFailureDoesNotHoldTheCaller) {
+  FakeVerbs verbs{FakeVerbsOptions()};
+  verbs.set_link(false);
+  verbs.hang_when_destroying();
+  const Nanoseconds begin = SteadyClock::instance().now();
+  const auto group =
+      make_in_process_group(over(verbs), Deadline::after(std::chrono::milliseconds(300)));
+  EXPECT_FALSE(group.is_ok());
+  EXPECT_LT(SteadyClock::instance().now() - begin, seconds(20));
   expect_all_gone(verbs);
 }
 

@@ -25,8 +25,9 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 
 constexpr int kTimes = 20;
-// The silence limit is 1.2 s.
-constexpr Nanoseconds kNoticedWithin = seconds(2);
+// The silence limit is 1.2 s; an emulated machine's clock runs ahead of what it does. Two seconds
+// are asked for where machines are real (local_launch_test.cc).
+constexpr Nanoseconds kNoticedWithin = seconds(10);
 
 std::string output_of(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
@@ -37,6 +38,18 @@ std::string output_of(const std::string& command) {
 }
 
 void shell(const std::string& command) { ASSERT_EQ(std::system(command.c_str()), 0) << command; }
+
+// Undoes at its end what a test has done to the wire.
+class Undo {
+ public:
+  explicit Undo(std::string command) : command_(std::move(command)) {}
+  ~Undo() { shell(command_); }
+  Undo(const Undo&) = delete;
+  Undo& operator=(const Undo&) = delete;
+
+ private:
+  std::string command_;
+};
 
 // What the kernel holds for all devices: queue pairs, regions, completion queues, contexts.
 std::string resources() { return output_of("rdma resource show"); }
@@ -121,6 +134,7 @@ TEST_F(VerbsDevice, APeerStoppedIsNamedAndTheDeviceServesTheNextGroupAtOnce) {
 
 TEST_F(VerbsDevice, AWireThatLosesAndReordersPacketsLosesNoMessage) {
   if (!has_wire()) GTEST_SKIP() << "needs the guest's topology \"wire\"";
+  const Undo undo("tc qdisc del dev veth0 root; tc qdisc del dev veth1 root");
   for (const std::string end : {"veth0", "veth1"}) {
     shell("tc qdisc add dev " + end + " root netem loss 5% delay 100us reorder 5%");
   }
@@ -133,12 +147,12 @@ TEST_F(VerbsDevice, AWireThatLosesAndReordersPacketsLosesNoMessage) {
       ASSERT_TRUE(status.is_ok()) << status.to_string();
     }
   }
-  for (const std::string end : {"veth0", "veth1"}) shell("tc qdisc del dev " + end + " root");
 }
 
 // C71. An MTU of 1500 bytes leaves room for RDMA's 1024.
 TEST_F(VerbsDevice, AWireWithAnotherMtuAtEachEndCarriesLargeMessages) {
   if (!has_wire()) GTEST_SKIP() << "needs the guest's topology \"wire\"";
+  const Undo undo("ip link set veth1 mtu 4500");
   shell("ip link set veth1 mtu 1500");
   {
     const auto group = launch();
@@ -146,7 +160,6 @@ TEST_F(VerbsDevice, AWireWithAnotherMtuAtEachEndCarriesLargeMessages) {
     const Status status = echo(group->fabric(), 300'000);
     EXPECT_TRUE(status.is_ok()) << status.to_string();
   }
-  shell("ip link set veth1 mtu 4500");
 }
 
 TEST_F(VerbsDevice, APulledCableIsNamedByItsPeerAndServesTheNextGroupOncePluggedIn) {

@@ -11,10 +11,8 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "base/log.h"
 #include "base/spin_pause.h"
 #include "fabric/link/stream.h"
-#include "fabric/verbs/bounded_call.h"
 
 namespace shoal::fabric {
 namespace {
@@ -26,8 +24,8 @@ constexpr size_t kInPlaceBytesMin = 16 * 1024;
 constexpr size_t kCompletions = 16;
 // How long a closing endpoint waits for what it has sent to arrive.
 constexpr Nanoseconds kLinger = std::chrono::milliseconds(200);
-// For the device to take its queue pairs apart.
-constexpr Nanoseconds kCloseMax = std::chrono::seconds(2);
+// How often a link that comes up looks at its socket.
+constexpr Nanoseconds kProbeSlice = std::chrono::milliseconds(1);
 // A provider whose events get lost cannot keep us asleep longer than this.
 constexpr Nanoseconds kSleepMax = std::chrono::milliseconds(500);
 
@@ -37,16 +35,16 @@ static_assert(kVerbsHeaderBytes >= kLaneNumberAt + sizeof(uint64_t));
 
 }  // namespace
 
-Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info,
-                                                             std::unique_ptr<VerbsLink> link,
+Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info, VerbsLinkPtr link,
                                                              GroupHealth& health) {
+  info.registrar = link.get();
   UniqueFd wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake_fd.is_valid()) return Status::from_errno("eventfd", errno);
   return std::unique_ptr<VerbsEndpoint>(
       new VerbsEndpoint(std::move(info), std::move(link), std::move(wake_fd), health));
 }
 
-VerbsEndpoint::VerbsEndpoint(EndpointInfo info, std::unique_ptr<VerbsLink> link, UniqueFd wake_fd,
+VerbsEndpoint::VerbsEndpoint(EndpointInfo info, VerbsLinkPtr link, UniqueFd wake_fd,
                              GroupHealth& health)
     : Endpoint(std::move(info), health),
       link_(std::move(link)),
@@ -65,20 +63,6 @@ VerbsEndpoint::~VerbsEndpoint() {
   health().remove_waker(waker_ticket_);
   const bool is_heard = !health().failed() && !health().has_left(info().peer_rank);
   if (!is_broken_ && is_heard) drain_before_close();
-  close_link();
-}
-
-void VerbsEndpoint::close_link() {
-  const std::string port = link_->port().text();
-  const auto held = std::make_shared<std::unique_ptr<VerbsLink>>(std::move(link_));
-  const auto close = [held] {
-    held->reset();
-    return true;
-  };
-  if (!run_bounded<bool>(close, Deadline::after(kCloseMax)).has_value()) {
-    spdlog::error("{}: its driver hangs while queue pairs are destroyed; they are left behind",
-                  port);
-  }
 }
 
 bool VerbsEndpoint::has_probed() const {
@@ -86,21 +70,31 @@ bool VerbsEndpoint::has_probed() const {
       lanes_, [](const Lane& lane) { return lane.arrived > 0 && lane.completed > 0; });
 }
 
-Status VerbsEndpoint::probe(const Deadline& deadline) {
+Status VerbsEndpoint::probe(int socket, const Deadline& deadline) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     RETURN_IF_ERROR(send_credit(static_cast<int>(i), /*is_signaled=*/true));
   }
-  while (!has_probed()) {
+  bool has_told = false;
+  bool is_peer_ready = false;
+  while (!has_told || !is_peer_ready) {
     if (health().failed()) return health().failure();
     RETURN_IF_ERROR(take_sends().status());
     RETURN_IF_ERROR(take_receives().status());
     if (is_broken_) return Status::group("the first message does not come through: " + broken_by_);
+    if (!has_told && has_probed()) {
+      RETURN_IF_ERROR(send_ready(socket, deadline));
+      has_told = true;
+    }
+    if (!is_peer_ready) {
+      ASSIGN_OR_RETURN(is_peer_ready, take_ready(socket));
+    }
     if (deadline.expired()) {
       return Status::group(
           "the first message does not come through: is the address routed, do both ends have the "
           "same MTU, does a firewall drop UDP port 4791?");
     }
-    if (!has_probed()) wait(deadline);
+    // The socket wakes nobody.
+    if (!has_told || !is_peer_ready) wait(deadline.at_most(kProbeSlice));
   }
   return Status::ok();
 }
@@ -134,6 +128,12 @@ Status VerbsEndpoint::broken(const ibv_wc& completion, std::string_view what) {
   return Status::ok();
 }
 
+// Our own device, not the peer: the others are told so.
+Status VerbsEndpoint::device_failed(const Status& status) {
+  health().fail(info().self_rank, "cannot go on over " + info().link + ": " + status.message());
+  return health().failure();
+}
+
 // A goodbye may overtake what was sent before it: it is final once nothing is left to be read.
 Status VerbsEndpoint::failure_or_end() {
   const bool may_be_last = is_broken_ || health().failed() || health().has_left(info().peer_rank);
@@ -144,27 +144,34 @@ Status VerbsEndpoint::failure_or_end() {
 
 Result<bool> VerbsEndpoint::take_sends() {
   std::array<ibv_wc, kCompletions> completions;
-  ASSIGN_OR_RETURN(const size_t count, link_->poll_sends(completions));
-  for (size_t i = 0; i < count; ++i) {
-    const ibv_wc& completion = completions[i];
-    if (completion.status != IBV_WC_SUCCESS) {
-      RETURN_IF_ERROR(broken(completion, "a send"));
-      continue;
-    }
-    Lane& lane = lanes_[static_cast<size_t>(VerbsLink::lane_of(completion.wr_id))];
-    const uint64_t number = VerbsLink::number_of(completion.wr_id);
-    if (number <= lane.completed || number > lane.posted) {
-      return fail("has a device that completes a send which was not posted");
-    }
-    lane.completed = number;  // and all before it
+  bool has_any = false;
+  size_t count = kCompletions;
+  while (count == kCompletions) {
+    const auto polled = link_->poll_sends(completions);
+    if (!polled.is_ok()) return device_failed(polled.status());
+    count = *polled;
+    has_any = has_any || count > 0;
+    for (size_t i = 0; i < count; ++i) RETURN_IF_ERROR(take_send(completions[i]));
   }
-  return count > 0;
+  return has_any;
+}
+
+Status VerbsEndpoint::take_send(const ibv_wc& completion) {
+  if (completion.status != IBV_WC_SUCCESS) return broken(completion, "a send");
+  Lane& lane = lanes_[static_cast<size_t>(VerbsLink::lane_of(completion.wr_id))];
+  const uint64_t number = VerbsLink::number_of(completion.wr_id);
+  if (number <= lane.completed || number > lane.posted) {
+    return device_failed(Status::node("a send completes that was not posted"));
+  }
+  lane.completed = number;  // and all before it
+  return Status::ok();
 }
 
 Result<bool> VerbsEndpoint::take_receives() {
   std::array<ibv_wc, kCompletions> completions;
-  ASSIGN_OR_RETURN(const size_t count, link_->poll_receives(completions));
-  for (size_t i = 0; i < count; ++i) {
+  const auto count = link_->poll_receives(completions);
+  if (!count.is_ok()) return device_failed(count.status());
+  for (size_t i = 0; i < *count; ++i) {
     const ibv_wc& completion = completions[i];
     if (completion.status != IBV_WC_SUCCESS) {
       RETURN_IF_ERROR(broken(completion, "a receive"));
@@ -173,11 +180,13 @@ Result<bool> VerbsEndpoint::take_receives() {
     const int lane = VerbsLink::lane_of(completion.wr_id);
     const uint64_t receive = VerbsLink::number_of(completion.wr_id);
     if (lane >= link_->layout().lanes || receive >= link_->layout().receives) {
-      return fail("has a device that completes a receive which was not posted");
+      return device_failed(Status::node("a receive completes that was not posted"));
     }
     RETURN_IF_ERROR(take_message(lane, static_cast<uint32_t>(receive), completion.byte_len));
   }
-  return count > 0;
+  // One that found no place in the queue before.
+  RETURN_IF_ERROR(send_credit_if_due());
+  return *count > 0;
 }
 
 Status VerbsEndpoint::take_released(uint64_t released) {
@@ -213,7 +222,7 @@ Status VerbsEndpoint::take_message(int lane_index, uint32_t receive, uint32_t by
   if (kVerbsHeaderBytes + header.bytes > bytes) return fail("sent a slot that was cut off");
   lane.arrived = number;
   RETURN_IF_ERROR(take_released(header.released));
-  if (is_credit) return link_->post_receive(lane_index, receive);
+  if (is_credit) return post_receive(lane_index, receive);
   if (header.sequence <= given_ || header.sequence > released_ + info().slots.count ||
       lane.arrivals.is_full()) {
     return fail(fmt::format("sent slot number {} without a credit", header.sequence));
@@ -278,7 +287,7 @@ Result<bool> VerbsEndpoint::try_send(std::span<const std::byte> bytes, const Slo
   RETURN_IF_ERROR(send(lane, {.from = link_->send_slot(acquired_),
                               .header = next_slot(note),
                               .in_place = bytes,
-                              .is_signaled = note.bytes == note.message_left}));
+                              .is_signaled = true}));
   return true;
 }
 
@@ -297,7 +306,7 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
   if (is_signaled) lane.signaled = number;
   if (!message.in_place.empty()) lane.in_place = number;
   released_told_ = message.header.released;
-  return link_->post_send(
+  const Status status = link_->post_send(
       lane_index,
       {.from = message.from,
        .bytes = message.in_place.empty() ? link_->message_bytes(lane_index, message.header.bytes)
@@ -305,16 +314,26 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
        .in_place = message.in_place,
        .id = VerbsLink::make_id(lane_index, number),
        .is_signaled = is_signaled});
+  return status.is_ok() ? status : device_failed(status);
 }
 
 Result<bool> VerbsEndpoint::poll_sends() {
-  if (health().failed()) return health().failure();
+  if (health().failed()) {
+    // The caller has its memory back.
+    if (reads_callers_memory() && !std::exchange(is_broken_, true)) link_->stop();
+    return health().failure();
+  }
   // The device needs nobody here to send what is posted, but reads in-place payloads until it says
   // that it is done.
   if (!reads_callers_memory()) return true;
   RETURN_IF_ERROR(take_sends().status());
   // What a peer that has left did not take, it never will.
   return !reads_callers_memory() || health().has_left(info().peer_rank);
+}
+
+bool VerbsEndpoint::waits_for_sends() const {
+  return !has_probed() || reads_callers_memory() ||
+         !std::ranges::all_of(lanes_, [&](const Lane& lane) { return has_place(lane); });
 }
 
 bool VerbsEndpoint::reads_callers_memory() const {
@@ -363,13 +382,18 @@ Status VerbsEndpoint::release_receive(const ReceivedSlot& slot) {
   ++released_;
   if (health().failed()) return health().failure();
   if (is_broken_) return Status::ok();
-  RETURN_IF_ERROR(link_->post_receive(held.lane, held.receive));
+  RETURN_IF_ERROR(post_receive(held.lane, held.receive));
   return send_credit_if_due();
+}
+
+Status VerbsEndpoint::post_receive(int lane, uint32_t receive) {
+  const Status status = link_->post_receive(lane, receive);
+  return status.is_ok() ? status : device_failed(status);
 }
 
 // Slots that we send carry the count too; a message of its own is for one-sided traffic.
 Status VerbsEndpoint::send_credit_if_due() {
-  if (released_ - released_told_ < (info().slots.count + 1) / 2) return Status::ok();
+  if (is_broken_ || released_ - released_told_ < (info().slots.count + 1) / 2) return Status::ok();
   if (!has_place(lanes_[0])) {
     RETURN_IF_ERROR(take_sends().status());
     if (!has_place(lanes_[0])) return Status::ok();  // with the next one
@@ -395,13 +419,15 @@ void VerbsEndpoint::wait(const Deadline& deadline) {
     const auto receives = take_receives();
     return !sends.is_ok() || !receives.is_ok() || *sends || *receives;
   };
-  if (!is_broken_ && (!link_->arm(reads_callers_memory()).is_ok() || has_news())) return;
+  if (!is_broken_) {
+    const Status armed = link_->arm(waits_for_sends());
+    if (!armed.is_ok()) (void)device_failed(armed);
+    if (!armed.is_ok() || has_news()) return;
+  }
   std::array<pollfd, 2> entries{};
   entries[0] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
   entries[1] = {.fd = is_broken_ ? -1 : link_->event_fd(), .events = POLLIN, .revents = 0};
-  const Deadline sleep = Deadline::after(deadline.clock(), kSleepMax);
-  poll(entries.data(), entries.size(),
-       poll_timeout_ms(sleep.at() < deadline.at() ? sleep : deadline));
+  poll(entries.data(), entries.size(), poll_timeout_ms(deadline.at_most(kSleepMax)));
   if ((entries[1].revents & POLLIN) != 0) link_->take_events();
   uint64_t ignored = 0;
   (void)!read(wake_fd_.get(), &ignored, sizeof(ignored));

@@ -6,8 +6,8 @@
 // header carries nothing else. A credit means that the peer has read and released the slot before,
 // so its buffer is free without asking for the send's completion; every few sends are signaled, to
 // free their places in the device's queue.
-// Large payloads in registered memory are sent from where they are: then the message's last send is
-// signaled, and poll_sends() waits for it.
+// Large payloads in registered memory are sent from where they are: these sends are signaled, and
+// poll_sends() waits for them.
 // A completion with an error makes the peer a suspect: what happened, the liveness monitor finds.
 // The data path makes no system call, allocates nothing and takes no lock. Thread rule: as
 // endpoint.h.
@@ -28,21 +28,17 @@ namespace shoal::fabric {
 class VerbsEndpoint final : public Endpoint {
  public:
   // `link` is connected, and the peer's receives are posted.
-  static Result<std::unique_ptr<VerbsEndpoint>> create(EndpointInfo info,
-                                                       std::unique_ptr<VerbsLink> link,
+  static Result<std::unique_ptr<VerbsEndpoint>> create(EndpointInfo info, VerbsLinkPtr link,
                                                        GroupHealth& health);
-  // Sends a message without a slot through every lane and waits for the peer's. Once, on both
-  // sides, before anything else. kGroup: nothing comes, with what is known of the reason.
-  Status probe(const Deadline& deadline);
+  // Sends a message without a slot through every lane and waits for the peer's, and for its word
+  // over `socket`, the connection of the handshake, that ours have come. Once, on both sides,
+  // before anything else. kGroup: nothing comes, with what is known of the reason.
+  Status probe(int socket, const Deadline& deadline);
   // Gives posted slots a short time to arrive.
   ~VerbsEndpoint() override;
 
   Result<std::optional<SendSlot>> try_acquire_send() override;
   Status post_send(const SendSlot& slot, const SlotNote& note) override;
-  Status register_memory(std::span<std::byte> memory) override {
-    return link_->register_memory(memory);
-  }
-  void unregister_memory(std::span<std::byte> memory) override { link_->unregister_memory(memory); }
   Result<bool> try_send(std::span<const std::byte> bytes, const SlotNote& note) override;
   Result<bool> poll_sends() override;
   Result<std::optional<ReceivedSlot>> poll_receive() override;
@@ -80,8 +76,7 @@ class VerbsEndpoint final : public Endpoint {
     ArrivalQueue arrivals;
   };
 
-  VerbsEndpoint(EndpointInfo info, std::unique_ptr<VerbsLink> link, UniqueFd wake_fd,
-                GroupHealth& health);
+  VerbsEndpoint(EndpointInfo info, VerbsLinkPtr link, UniqueFd wake_fd, GroupHealth& health);
 
   Result<bool> may_send();
   Status send_credit(int lane, bool is_signaled);
@@ -95,24 +90,28 @@ class VerbsEndpoint final : public Endpoint {
     bool is_signaled = false;
   };
   Status send(int lane, const Message& message);
+  Status post_receive(int lane, uint32_t receive);
+  // For one message more than the slots that are acquired and may all go there.
   bool has_place(const Lane& lane) const {
-    return lane.posted - lane.completed < link_->sends_max();
+    return lane.posted + (acquired_ - posted_) - lane.completed < link_->sends_max();
   }
   // Takes what has completed; gives whether there was anything.
   Result<bool> take_sends();
+  Status take_send(const ibv_wc& completion);
   Result<bool> take_receives();
   Status take_message(int lane, uint32_t receive, uint32_t bytes);
   Status take_released(uint64_t released);
   Status broken(const ibv_wc& completion, std::string_view what);
+  Status device_failed(const Status& status);
   bool has_probed() const;
   bool reads_callers_memory() const;
+  bool waits_for_sends() const;
   // The arrival that is due; null: not yet. kGroup: it can never come.
   Result<const Arrival*> due_arrival();
   void drain_before_close();
-  void close_link();
   Status failure_or_end();
 
-  std::unique_ptr<VerbsLink> link_;
+  VerbsLinkPtr link_;
   UniqueFd wake_fd_;
   uint64_t waker_ticket_ = 0;
   bool is_broken_ = false;  // the queue pairs: nothing moves any more

@@ -12,6 +12,8 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/log.h"
+#include "fabric/verbs/bounded_call.h"
 
 namespace shoal::fabric {
 namespace {
@@ -25,6 +27,8 @@ constexpr uint8_t kRetries = 6;
 // Our credits keep a receive posted for every send; 0.64 ms between two tries if not.
 constexpr uint8_t kReceiverNotReadyTimer = 12;
 constexpr uint8_t kReceiverNotReadyRetries = 6;
+// For a device to take its queue pairs apart.
+constexpr Nanoseconds kCloseMax = std::chrono::seconds(2);
 // More than a router would ever add.
 constexpr uint8_t kHopLimit = 64;
 
@@ -106,8 +110,20 @@ Result<LinkOffer> decode_link_offer(std::span<const std::byte, LinkOffer::kBytes
 
 void VerbsLink::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
 
-Result<std::unique_ptr<VerbsLink>> VerbsLink::open(const VerbsProvider& provider,
-                                                   const VerbsPort& port, const SlotClass& slots) {
+void CloseVerbsLink::operator()(VerbsLink* link) const {
+  const std::string port = link->port().text();
+  const auto close = [link] {
+    delete link;
+    return true;
+  };
+  const auto closed = run_bounded<bool>(close, Deadline::after(kCloseMax));
+  if (closed.is_ok()) return;
+  LOG(error, "{}: its queue pairs are left behind, destroying them gave {}", port,
+      closed.status().message());
+}
+
+Result<VerbsLinkPtr> VerbsLink::open(const VerbsProvider& provider, const VerbsPort& port,
+                                     const SlotClass& slots) {
   const LaneLayout layout = LaneLayout::of(slots, provider.rules);
   const VerbsRules& rules = provider.rules;
   // The queue of sends is the deeper one.
@@ -119,7 +135,7 @@ Result<std::unique_ptr<VerbsLink>> VerbsLink::open(const VerbsProvider& provider
         fmt::format("{} slots of {} bytes are more than {} holds: take fewer or smaller ones",
                     slots.count, slots.payload_bytes, port.text()));
   }
-  std::unique_ptr<VerbsLink> link(new VerbsLink(provider, port, layout));
+  VerbsLinkPtr link(new VerbsLink(provider, port, layout));
   RETURN_IF_ERROR(link->open_device());
   RETURN_IF_ERROR(link->make_memory());
   RETURN_IF_ERROR(link->make_queues());
@@ -201,10 +217,10 @@ Result<VerbsLink::Owned<ibv_mr>> VerbsLink::register_region(std::span<std::byte>
   const int error = errno;
   rlimit limit{};
   const bool has_limit = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  if (error == ENOMEM && has_limit && limit.rlim_cur < memory.size()) {
+  if (error == ENOMEM && has_limit) {
     return Status::node(fmt::format(
-        "{} cannot register {} bytes: the limit on locked memory is {}; raise it (ulimit -l, "
-        "LimitMEMLOCK= of the service)",
+        "{} cannot register {} bytes: the limit on locked memory is {} for all that this process "
+        "registers; raise it (ulimit -l, LimitMEMLOCK= of the service)",
         port_.text(), memory.size(), limit.rlim_cur));
   }
   return refused(fmt::format("cannot register {} bytes", memory.size()), error);
@@ -216,6 +232,14 @@ Status VerbsLink::register_memory(std::span<std::byte> memory) {
   ASSIGN_OR_RETURN(Owned<ibv_mr> region, register_region(memory));
   callers_regions_.push_back(std::move(region));
   return Status::ok();
+}
+
+void VerbsLink::stop() {
+  ibv_qp_attr error{};
+  error.qp_state = IBV_QPS_ERR;
+  for (const Owned<ibv_qp>& pair : pairs_) {
+    if (pair != nullptr) (void)provider_.table->modify_qp(pair.get(), &error, IBV_QP_STATE);
+  }
 }
 
 void VerbsLink::unregister_memory(std::span<std::byte> memory) {

@@ -77,13 +77,22 @@ std::array<std::byte, LinkOffer::kBytes> encode_link_offer(const LinkOffer& offe
 // kGroup, as the end of a sentence about the peer, for rubbish.
 Result<LinkOffer> decode_link_offer(std::span<const std::byte, LinkOffer::kBytes> bytes);
 
-class VerbsLink {
+class VerbsLink;
+
+// Destroys a link in a thread that is given up after two seconds: drivers have been seen to hang
+// there. What is given up goes on by itself.
+struct CloseVerbsLink {
+  void operator()(VerbsLink* link) const;
+};
+using VerbsLinkPtr = std::unique_ptr<VerbsLink, CloseVerbsLink>;
+
+class VerbsLink final : public MemoryRegistrar {
  public:
   // kNode when the device refuses something; the message names the device, what it refused and,
   // where the limit on locked memory may be the cause, that limit and what is needed.
-  static Result<std::unique_ptr<VerbsLink>> open(const VerbsProvider& provider,
-                                                 const VerbsPort& port, const SlotClass& slots);
-  ~VerbsLink();
+  static Result<VerbsLinkPtr> open(const VerbsProvider& provider, const VerbsPort& port,
+                                   const SlotClass& slots);
+  ~VerbsLink() override;
   VerbsLink(const VerbsLink&) = delete;
   VerbsLink& operator=(const VerbsLink&) = delete;
 
@@ -100,8 +109,8 @@ class VerbsLink {
   std::byte* receive(int lane, uint32_t index) const;
 
   // Memory of the caller's that a Send may take its payload from. kNode: the device refuses.
-  Status register_memory(std::span<std::byte> memory);
-  void unregister_memory(std::span<std::byte> memory);
+  Status register_memory(std::span<std::byte> memory) override;
+  void unregister_memory(std::span<std::byte> memory) override;
   // Whether these bytes lie in such memory.
   bool is_registered(std::span<const std::byte> bytes) const { return region_of(bytes) != nullptr; }
 
@@ -115,6 +124,8 @@ class VerbsLink {
     bool is_signaled = false;
   };
   Status post_send(int lane, const Send& send);
+  // Ends all that is under way: nothing is read or written any more once this returns.
+  void stop();
   Status post_receive(int lane, uint32_t index);
   // Bytes of a message with that much payload: all of a lane's, where lengths must match.
   uint32_t message_bytes(int lane, uint32_t payload) const {

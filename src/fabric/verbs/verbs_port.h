@@ -35,6 +35,7 @@ struct VerbsRules {
   bool receives_early = true;
 
   static VerbsRules linux_rc() { return {}; }
+  // For devices that have nothing else; nothing asks for it but tests yet.
   static VerbsRules linux_uc() { return {.qp_type = IBV_QPT_UC}; }
   // RDMA over Thunderbolt on macOS 26.2, as Apple's TN3205 and the users of it describe it.
   static VerbsRules thunderbolt();

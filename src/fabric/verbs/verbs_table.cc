@@ -83,7 +83,14 @@ Result<VerbsTable> load() {
   table.poll_cq = poll_cq;
   table.post_send = post_send;
   table.post_recv = post_recv;
-  if (library.missing().empty()) return table;
+  int (*fork_init)() = nullptr;
+  library.find("ibv_fork_init", &fork_init);
+  if (library.missing().empty()) {
+    // Launching a node forks: on kernels before 5.12 the parent would else lose registered pages to
+    // the child. An error means that it has no device yet to ask.
+    (void)fork_init();
+    return table;
+  }
   return Status::node(std::string(kLibrary) + " has no " + library.missing() +
                       ": it is older than rdma-core 33; install a newer one");
 }
