@@ -148,20 +148,16 @@ struct Pending {
   }
 };
 
-// Breaks the group, naming everyone who is still waited for.
-Status fail_at_deadline(std::span<Pending> pending, std::string_view operation) {
-  const Pending* culprit = nullptr;
+// Breaks the group, naming everyone who is still waited for, `culprit` first.
+Status fail_at_deadline(std::span<const Pending> pending, const Pending& culprit,
+                        std::string_view operation) {
   std::string others;
   for (const Pending& one : pending) {
-    if (one.is_done()) continue;
-    if (culprit == nullptr) {
-      culprit = &one;
-    } else {
-      others += (others.empty() ? "; also waiting for " : ", ") + one.endpoint->peer_text();
-    }
+    if (one.is_done() || &one == &culprit) continue;
+    others += (others.empty() ? "; also waiting for " : ", ") + one.endpoint->peer_text();
   }
-  return culprit->endpoint->fail("did not finish " + std::string(operation) +
-                                 " before the deadline: " + culprit->describe() + others);
+  return culprit.endpoint->fail("did not finish " + std::string(operation) +
+                                " before the deadline: " + culprit.describe() + others);
 }
 
 // Progress until all are done; the heart of exchange().
@@ -180,7 +176,7 @@ Status complete_all(std::span<Pending> pending, std::string_view operation,
       if (waiting == nullptr) waiting = &one;
       ++waiting_count;
     }
-    if (waiting_count == 0) return Status::ok();
+    if (waiting == nullptr) return Status::ok();
     if (has_moved) {
       spinner.reset();
       continue;
@@ -193,7 +189,7 @@ Status complete_all(std::span<Pending> pending, std::string_view operation,
       if (!moved) return gone->endpoint->fail(kGoneOn);
       continue;
     }
-    if (wait.deadline.expired()) return fail_at_deadline(pending, operation);
+    if (wait.deadline.expired()) return fail_at_deadline(pending, *waiting, operation);
     sleep_on(*waiting->endpoint, {.is_only_one = waiting_count == 1}, wait.deadline);
   }
 }

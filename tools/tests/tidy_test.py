@@ -54,7 +54,8 @@ class TidyTest(unittest.TestCase):
                         f'[{{"directory": "{self.tree.root}", "file": "{source}", '
                         f'"command": "clang++ -std=c++20 -c {source}"}}]')
         with mock.patch.object(check_tidy.repo, "ROOT", self.tree.root):
-            return check_tidy.tidy(self.tree.root, self.tree.root / "build", Path("src/a/a.cc"))
+            return check_tidy.tidy(self.tree.root, self.tree.root / "build", Path("src/a/a.cc"),
+                                   is_deep=True)
 
     def test_a_planted_finding_fails_and_its_repair_passes(self):
         clean, output = self.plant("int* f() { return 0; }\n")
