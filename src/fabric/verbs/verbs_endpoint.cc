@@ -86,7 +86,12 @@ Status VerbsEndpoint::probe(int socket, const Deadline& deadline) {
       has_told = true;
     }
     if (!is_peer_ready) {
-      ASSIGN_OR_RETURN(is_peer_ready, take_ready(socket));
+      const auto ready = take_ready(socket);
+      if (!ready.is_ok()) {
+        return Status::group("the first message does not come through, and the peer " +
+                             ready.status().message());
+      }
+      is_peer_ready = *ready;
     }
     if (deadline.expired()) {
       return Status::group(
