@@ -1,6 +1,7 @@
 """`shoal doctor`, and what a run says of links that cannot be used."""
 
 import json
+import re
 import subprocess
 import unittest
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import harness
 
 HAS_RDMA = Path("/sys/class/infiniband").is_dir()
+UNSHARE = ["unshare", "--user", "--map-root-user", "--net"]
+MAY_UNSHARE = subprocess.run([*UNSHARE, "true"], check=False, capture_output=True).returncode == 0
 CAPITAL = ["Name the capital of France.", "--temperature", "0", "-n", "8"]
 
 
@@ -55,6 +58,19 @@ class DoctorTest(harness.Case):
         self.assertIn("150 are allowed", memory["what"])
         self.assertEqual(self.run_limited("ulimit -n 150", "doctor", "--nodes", "9", "--link", "shm").returncode, 1)
 
+    @unittest.skipUnless(MAY_UNSHARE, "this machine lets nobody make a network namespace")
+    def test_without_a_loopback_interface_auto_still_joins_nodes_and_tcp_does_not(self):
+        """A new network namespace has it switched off."""
+        def doctor(*options):
+            result = subprocess.run([*UNSHARE, harness.SHOAL, "doctor", "--json", *options], check=False,
+                                    capture_output=True, text=True, timeout=harness.TIMEOUT_S)
+            told = json.loads(result.stdout)
+            tcp = next(finding for finding in told["findings"] if finding["id"] == "tcp")
+            return result.returncode, told["ok"], tcp["level"]
+
+        self.assertEqual(doctor(), (0, True, "warning"))
+        self.assertEqual(doctor("--link", "tcp"), (1, False, "problem"))
+
     def test_what_cannot_be_meant_exits_with_2(self):
         self.fail_with("doctor", "--link", "pigeon", code=2, says="verbs")
         self.fail_with("doctor", "--nodes", "1", code=2, says="--nodes")
@@ -87,11 +103,15 @@ class LinkTest(harness.Case):
         result = DoctorTest.run_limited("ulimit -n 200", "run", harness.demo_model(), *CAPITAL, "--nodes", "9",
                                         "--link", "shm")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("see `shoal doctor --link shm`", result.stderr)
+        hint = re.search(r"; see `shoal (doctor [^`]+)`", result.stderr)
+        self.assertIsNotNone(hint, result.stderr)
+        told = DoctorTest.run_limited("ulimit -n 200", *hint[1].split())
+        self.assertEqual(told.returncode, 1, told.stdout)
+        self.assertIn("problem  shared memory cannot be used: the links of 9 ranks", told.stdout)
         if HAS_RDMA:
             self.skipTest("this machine has RDMA devices")
         self.fail_with("run", harness.demo_model(), *CAPITAL, "--nodes", "2", "--link", "verbs",
-                       says=["no RDMA", "see `shoal doctor --link verbs`"])
+                       says=["no RDMA", "see `shoal doctor --link verbs --nodes 2`"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 #include "cli/doctor/facts.h"
 
-#include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -10,12 +9,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <memory>
+#include <iterator>
+#include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/os/control_groups.h"
@@ -24,6 +26,7 @@
 #include "fabric/shm/shm_group.h"
 #include "fabric/tcp/address.h"
 #include "fabric/ucx/ucx_table.h"
+#include "fabric/verbs/bounded_call.h"
 
 namespace shoal::cli {
 namespace {
@@ -34,6 +37,8 @@ namespace fs = std::filesystem;
 constexpr Nanoseconds kTcpDeadline = std::chrono::seconds(2);
 constexpr int kPortsMax = 16;
 constexpr int kGidsMax = 32;
+// Interfaces that one stands on.
+constexpr size_t kLowerMax = 4096;
 // Interface types of the kernel (if_arp.h).
 constexpr uint64_t kTypeInfiniBand = 32;
 constexpr uint64_t kTypeLoopback = 772;
@@ -90,6 +95,23 @@ NetworkInterface::Kind kind_of(const std::string& folder) {
   return exists(folder + "/device") ? kEthernet : kVirtual;
 }
 
+// Of an interface in this folder. A bridge names its ports in brif/, others what they stand on as
+// lower_NAME.
+bool has_hardware(const std::string& folder, const std::string& name) {
+  std::vector<std::string> names = {name};
+  for (size_t i = 0; i < names.size() && i < kLowerMax; ++i) {
+    const std::string path = folder + names[i];
+    if (exists(path + "/device")) return true;
+    std::ranges::copy(names_in(path + "/brif"), std::back_inserter(names));
+    if (exists(path + "/brif")) continue;
+    constexpr std::string_view kLower = "lower_";
+    for (const std::string& entry : names_in(path)) {
+      if (entry.starts_with(kLower)) names.push_back(entry.substr(kLower.size()));
+    }
+  }
+  return false;
+}
+
 // The network interface of a device's port; empty where it has none.
 std::string network_of(const std::string& device, int port) {
   for (int i = 0; i < kGidsMax; ++i) {
@@ -109,6 +131,78 @@ std::string uverbs_of(const std::string& root, const std::string& device) {
     if (read_small_file(folder + name + "/ibdev") == device) return name;
   }
   return {};
+}
+
+// Whether the kernel's modules are there, and this one is not among them.
+bool lacks_module(const std::string& root, const std::string& kernel, std::string_view module) {
+  const std::string folder = fmt::format("{}/lib/modules/{}/", root, kernel);
+  const std::string file = fmt::format("/{}.ko", module);
+  if (!exists(folder + "modules.dep")) return false;
+  for (const std::string_view list : {"modules.dep", "modules.builtin"}) {
+    std::ifstream lines(folder + std::string(list));
+    for (std::string line; std::getline(lines, line);) {  // "kernel/a/b.ko.xz: kernel/c.ko.xz"
+      if (line.substr(0, line.find(':')).find(file) != std::string::npos) return false;
+    }
+  }
+  return true;
+}
+
+// A variable of a process's environment; empty where there is none or it may not be read.
+std::string variable_of(const std::string& process, std::string_view name) {
+  std::ifstream file(process + "/environ");
+  const std::string start = std::string(name) + "=";
+  for (std::string entry; std::getline(file, entry, '\0');) {
+    if (entry.starts_with(start)) return entry.substr(start.size());
+  }
+  return {};
+}
+
+std::vector<RdmaDevice> read_devices(const std::string& root) {
+  std::vector<RdmaDevice> devices;
+  for (const std::string& name : names_in(root + "/sys/class/infiniband")) {
+    RdmaDevice device{.name = name, .uverbs = uverbs_of(root, name)};
+    device.has_node = !device.uverbs.empty() && exists(root + "/dev/infiniband/" + device.uverbs);
+    const std::string folder = fmt::format("{}/sys/class/infiniband/{}", root, name);
+    for (int port = 1; port <= kPortsMax; ++port) {
+      if (!exists(fmt::format("{}/ports/{}", folder, port))) break;
+      if (std::string network = network_of(folder, port); !network.empty()) {
+        device.networks[port] = std::move(network);
+      }
+    }
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+// What only the drivers tell.
+struct Answers {
+  std::vector<int> open_errors;  // of each file
+  Result<std::vector<fabric::PortFacts>> ports = std::vector<fabric::PortFacts>();
+};
+
+// errno of opening a file to read and write. access() does not ask the control group of a
+// container.
+int open_error_of(const std::string& file) {
+  const UniqueFd opened(open(file.c_str(), O_RDWR | O_CLOEXEC));
+  return opened.is_valid() ? 0 : errno;
+}
+
+// None where a driver does not answer. files: those of the devices; empty ones are not opened.
+std::optional<Answers> ask_drivers(const std::vector<std::string>& files,
+                                   const Result<const fabric::VerbsTable*>& table) {
+  // Copied, since a call that is given up goes on.
+  std::optional<fabric::VerbsTable> calls;
+  if (table.is_ok()) calls = **table;
+  return fabric::run_bounded<Answers>(
+      [files, calls] {
+        Answers answers;
+        for (const std::string& file : files) {
+          answers.open_errors.push_back(file.empty() ? 0 : open_error_of(file));
+        }
+        if (calls) answers.ports = fabric::list_ports(*calls);
+        return answers;
+      },
+      Deadline::after(fabric::kPortPatience));
 }
 
 Status try_shared_memory(int nodes) {
@@ -133,29 +227,8 @@ Status try_tcp() {
 
 }  // namespace
 
-Result<std::vector<InterfaceAddress>> interface_addresses() {
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return Status::from_errno("the interfaces' addresses", errno);
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(first, freeifaddrs);
-  std::vector<InterfaceAddress> addresses;
-  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr) continue;
-    const int family = entry->ifa_addr->sa_family;
-    const void* bytes = nullptr;
-    if (family == AF_INET) {
-      bytes = &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
-    } else if (family == AF_INET6) {
-      bytes = &reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
-    }
-    std::array<char, INET6_ADDRSTRLEN> text{};
-    if (bytes == nullptr || inet_ntop(family, bytes, text.data(), text.size()) == nullptr) continue;
-    addresses.push_back({entry->ifa_name, text.data()});
-  }
-  return addresses;
-}
-
-std::vector<NetworkInterface> read_networks(const std::string& root,
-                                            const std::vector<InterfaceAddress>& addresses) {
+std::vector<NetworkInterface> read_networks(
+    const std::string& root, const std::vector<fabric::InterfaceAddress>& addresses) {
   std::vector<NetworkInterface> networks;
   for (const std::string& name : names_in(root + "/sys/class/net")) {
     const std::string folder = fmt::format("{}/sys/class/net/{}", root, name);
@@ -164,10 +237,11 @@ std::vector<NetworkInterface> read_networks(const std::string& root,
     NetworkInterface network;
     network.name = name;
     network.kind = kind_of(folder);
+    network.has_hardware = has_hardware(root + "/sys/class/net/", name);
     network.is_up = (parse_hex(read_small_file(folder + "/flags")) & IFF_UP) != 0;
     network.has_carrier = network.is_up && (state == "up" || state == "unknown");
     network.mtu = static_cast<uint32_t>(read_small_number(folder + "/mtu").value_or(0));
-    for (const InterfaceAddress& address : addresses) {
+    for (const fabric::InterfaceAddress& address : addresses) {
       if (address.interface != name) continue;
       const bool is_ipv6 = address.text.find(':') != std::string::npos;
       (is_ipv6 ? network.ipv6 : network.ipv4).push_back(address.text);
@@ -180,25 +254,21 @@ std::vector<NetworkInterface> read_networks(const std::string& root,
 RdmaFacts read_rdma(const std::string& root, const Result<const fabric::VerbsTable*>& table) {
   RdmaFacts facts;
   facts.library = table.status();
+  facts.kernel = read_small_file(root + "/proc/sys/kernel/osrelease");
   facts.has_soft_roce = exists(root + "/sys/module/rdma_rxe");
-  for (const std::string& name : names_in(root + "/sys/class/infiniband")) {
-    RdmaDevice device{.name = name, .uverbs = uverbs_of(root, name)};
-    const std::string node = root + "/dev/infiniband/" + device.uverbs;
-    device.has_node = !device.uverbs.empty() && exists(node);
-    device.may_open = device.has_node && access(node.c_str(), R_OK | W_OK) == 0;
-    const std::string folder = fmt::format("{}/sys/class/infiniband/{}", root, name);
-    for (int port = 1; port <= kPortsMax; ++port) {
-      if (!exists(fmt::format("{}/ports/{}", folder, port))) break;
-      if (std::string network = network_of(folder, port); !network.empty()) {
-        device.networks[port] = std::move(network);
-      }
-    }
-    facts.devices.push_back(std::move(device));
+  facts.lacks_soft_roce = !facts.has_soft_roce && lacks_module(root, facts.kernel, "rdma_rxe");
+  facts.devices = read_devices(root);
+  std::vector<std::string> files;
+  files.reserve(facts.devices.size());
+  for (const RdmaDevice& device : facts.devices) {
+    files.push_back(device.has_node ? root + "/dev/infiniband/" + device.uverbs : std::string());
   }
-  if (!table.is_ok()) return facts;
-  auto ports = fabric::list_ports(**table);
-  facts.listing = ports.status();
-  if (ports.is_ok()) facts.ports = std::move(*ports);
+  auto answers = ask_drivers(files, table);
+  facts.is_silent = !answers.has_value();
+  if (facts.is_silent) return facts;
+  for (size_t i = 0; i < files.size(); ++i) facts.devices[i].open_error = answers->open_errors[i];
+  facts.listing = answers->ports.status();
+  if (answers->ports.is_ok()) facts.ports = std::move(*answers->ports);
   return facts;
 }
 
@@ -216,16 +286,22 @@ LockedMemory read_locked_memory(const std::string& root) {
 }
 
 std::string read_container(const std::string& root) {
+  if (!variable_of(root + "/proc/self", "KUBERNETES_SERVICE_HOST").empty()) return "kubernetes";
   if (exists(root + "/.dockerenv")) return "docker";
   if (exists(root + "/run/.containerenv")) return "podman";
-  return read_small_file(root + "/run/systemd/container");
+  const std::string by_systemd = read_small_file(root + "/run/systemd/container");
+  return by_systemd.empty() ? variable_of(root + "/proc/1", "container") : by_systemd;
 }
 
 std::string read_firewall(const std::string& root) {
   if (line_after(root + "/etc/ufw/ufw.conf", "ENABLED=") == "yes") return "ufw";
-  const std::string services = root + "/etc/systemd/system/";
-  if (exists(services + "multi-user.target.wants/firewalld.service")) return "firewalld";
-  if (exists(services + "sysinit.target.wants/nftables.service")) return "nftables";
+  const auto starts = [&root](const std::string& target, const std::string& service) {
+    return exists(
+        fmt::format("{}/etc/systemd/system/{}.target.wants/{}.service", root, target, service));
+  };
+  if (starts("multi-user", "firewalld")) return "firewalld";
+  // Debian's and RHEL's targets.
+  if (starts("sysinit", "nftables") || starts("multi-user", "nftables")) return "nftables";
   return {};
 }
 
@@ -235,9 +311,9 @@ DoctorFacts read_facts(int nodes) {
   facts.shared_memory = try_shared_memory(nodes);
   facts.tcp = try_tcp();
   facts.ucx = fabric::load_ucx().status();
-  const auto addresses = interface_addresses();
+  const auto addresses = fabric::interface_addresses();
   facts.networks =
-      read_networks(root, addresses.is_ok() ? *addresses : std::vector<InterfaceAddress>());
+      read_networks(root, addresses.is_ok() ? *addresses : std::vector<fabric::InterfaceAddress>());
   facts.rdma = read_rdma(root, fabric::load_verbs());
   facts.locked = read_locked_memory(root);
   facts.container = read_container(root);

@@ -4,7 +4,8 @@
 // The kernel's part comes from /sys/class/infiniband, /sys/class/net, /proc and /dev, the library's
 // from a VerbsTable. Two facts are tried out: whether a group can be joined over shared memory, and
 // whether TCP works within the machine.
-// Thread rule: reading may take some milliseconds; values afterwards.
+// Thread rule: reading takes some milliseconds, or seconds where something does not answer; values
+// afterwards.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "fabric/tcp/interface_address.h"
 #include "fabric/verbs/verbs_port.h"
 #include "fabric/verbs/verbs_table.h"
 
@@ -27,13 +29,15 @@ struct NetworkInterface {
     kInfiniBand,   // IP over InfiniBand
     kLoopback,
     kTunnel,   // VPNs
-    kBridge,   // of containers and virtual machines, as a rule
+    kBridge,   // of containers and virtual machines; with hardware the machine's own way out
     kVirtual,  // no hardware of its own: dummy, veth, VLAN, bond
   };
   std::string name;
   Kind kind = Kind::kEthernet;
   bool is_up = false;        // switched on
   bool has_carrier = false;  // a cable with somebody at its end
+  // Itself, or what it stands on: a bridge's port, a bond's member, a VLAN's interface.
+  bool has_hardware = false;
   uint32_t mtu = 0;
   std::vector<std::string> ipv4{};
   std::vector<std::string> ipv6{};  // without scope
@@ -44,16 +48,20 @@ struct RdmaDevice {
   std::string name;                       // "mlx5_0"
   std::string uverbs{};                   // "uverbs0", how programs reach it; empty: they cannot
   bool has_node = false;                  // /dev/infiniband/uverbs0
-  bool may_open = false;                  // this user, to read and write
+  int open_error = 0;                     // errno of opening it to read and write; 0: none
   std::map<int, std::string> networks{};  // network interface by port
 };
 
 struct RdmaFacts {
   Status library{};  // why libibverbs cannot be used
   Status listing{};  // why it cannot list devices
+  // A driver does not answer: what only devices tell is missing (open_error, ports).
+  bool is_silent = false;
   std::vector<RdmaDevice> devices{};
   std::vector<fabric::PortFacts> ports{};  // of devices that the library drives
+  std::string kernel{};                    // its release: "6.1.0-18-cloud-amd64"
   bool has_soft_roce = false;              // the module rdma_rxe is loaded
+  bool lacks_soft_roce = false;  // the kernel's modules are there, and rdma_rxe is not among them
 };
 
 // How much memory this process may lock, which is what registering it for a device takes.
@@ -76,22 +84,15 @@ struct DoctorFacts {
   std::vector<NetworkInterface> networks{};
   RdmaFacts rdma{};
   LockedMemory locked{};
-  std::string container{};  // what runs this process in one: "docker"; empty: nothing seen
-  std::string firewall{};   // "ufw", "firewalld", "nftables"; empty: none seen
+  // What runs this process in a container: "docker", "kubernetes"; empty: nothing seen.
+  std::string container{};
+  std::string firewall{};  // "ufw", "firewalld", "nftables"; empty: none seen
   std::optional<ThunderboltFacts> thunderbolt{};
 };
 
-// An IP address of an interface, without scope.
-struct InterfaceAddress {
-  std::string interface;
-  std::string text;
-};
-// kNode where the system does not tell.
-Result<std::vector<InterfaceAddress>> interface_addresses();
-
 // What lies under a root ("" but in tests).
 std::vector<NetworkInterface> read_networks(const std::string& root,
-                                            const std::vector<InterfaceAddress>& addresses);
+                                            const std::vector<fabric::InterfaceAddress>& addresses);
 RdmaFacts read_rdma(const std::string& root, const Result<const fabric::VerbsTable*>& table);
 LockedMemory read_locked_memory(const std::string& root);
 std::string read_container(const std::string& root);

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <thread>
+
 #include "base/testing/planted_root.h"
 #include "fabric/testing/fake_verbs.h"
 
@@ -63,6 +68,34 @@ TEST(ReadNetworks, TellsWhatEachInterfaceIs) {
                                                 {"wlan0", Kind::kWireless}}));
 }
 
+// A bridge's ports, a bond's members and a VLAN's interface are what it stands on.
+TEST(ReadNetworks, TellsWhichBridgesHaveHardware) {
+  const PlantedRoot root;
+  for (const auto* name : {"docker0", "vmbr0", "vmbr1", "veth1", "bond0", "eth0.100", "eth0"}) {
+    plant_network(root, name, "1");
+  }
+  for (const auto* bridge : {"docker0", "vmbr0", "vmbr1"}) {
+    root.write(std::string("sys/class/net/") + bridge + "/bridge/ageing_time", "");
+    root.write(std::string("sys/class/net/") + bridge + "/brif/veth1/state", "");
+  }
+  root.write("sys/class/net/eth0/device/vendor", "0x15b3\n");
+  root.write("sys/class/net/eth0.100/lower_eth0/x", "");
+  root.write("sys/class/net/bond0/lower_eth0/x", "");
+  root.write("sys/class/net/vmbr0/brif/eth0/state", "");
+  root.write("sys/class/net/vmbr1/brif/bond0/state", "");
+  std::map<std::string, bool> has_hardware;
+  for (const NetworkInterface& network : read_networks(root.path(), {})) {
+    has_hardware[network.name] = network.has_hardware;
+  }
+  EXPECT_EQ(has_hardware, (std::map<std::string, bool>{{"bond0", true},
+                                                       {"docker0", false},
+                                                       {"eth0", true},
+                                                       {"eth0.100", true},
+                                                       {"veth1", false},
+                                                       {"vmbr0", true},
+                                                       {"vmbr1", true}}));
+}
+
 TEST(ReadNetworks, TellsStateMtuAndAddresses) {
   const PlantedRoot root;
   plant_network(root, "eth0", "1");
@@ -93,7 +126,9 @@ TEST(ReadRdma, JoinsWhatTheKernelAndTheLibraryTell) {
   const RdmaDevice& device = facts.devices.front();
   EXPECT_EQ(device.name, "fake0");
   EXPECT_EQ(device.uverbs, "uverbs3");
-  EXPECT_TRUE(device.has_node && device.may_open);
+  EXPECT_TRUE(device.has_node);
+  EXPECT_EQ(device.open_error, 0);
+  EXPECT_FALSE(facts.is_silent);
   EXPECT_EQ(device.networks, (std::map<int, std::string>{{1, "eth1"}}));
   ASSERT_EQ(facts.ports.size(), 1U);
   EXPECT_EQ(facts.ports.front().device, "fake0");
@@ -108,12 +143,67 @@ TEST(ReadRdma, TellsWhatIsMissing) {
   EXPECT_THAT(without_node.library.message(), HasSubstr("install"));
   EXPECT_FALSE(without_node.has_soft_roce);
   EXPECT_FALSE(without_node.devices.front().has_node);
-  EXPECT_FALSE(without_node.devices.front().may_open);
+  EXPECT_EQ(without_node.devices.front().open_error, 0);
   EXPECT_THAT(without_node.ports, IsEmpty());
   std::filesystem::remove_all(root.path() + "/sys/class/infiniband_verbs/uverbs3");
   EXPECT_EQ(read_rdma(root.path(), Status::node("none")).devices.front().uverbs, "");
   std::filesystem::remove_all(root.path() + "/sys/class/infiniband");
   EXPECT_THAT(read_rdma(root.path(), Status::node("none")).devices, IsEmpty());
+}
+
+// A folder cannot be opened to write, by root neither.
+TEST(ReadRdma, KeepsWhyADeviceCannotBeOpened) {
+  const PlantedRoot root;
+  plant_device(root);
+  std::filesystem::remove(root.path() + "/dev/infiniband/uverbs3");
+  std::filesystem::create_directory(root.path() + "/dev/infiniband/uverbs3");
+  const RdmaDevice device = read_rdma(root.path(), Status::node("none")).devices.front();
+  EXPECT_TRUE(device.has_node);
+  EXPECT_EQ(device.open_error, EISDIR);
+}
+
+bool comes_true(const std::function<bool()>& what) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!what() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return what();
+}
+
+TEST(ReadRdma, GivesUpADriverThatDoesNotAnswer) {
+  const PlantedRoot root;
+  plant_device(root);
+  fabric::FakeVerbs verbs({.addresses = {"192.0.2.1"}, .has_engine_thread = false});
+  verbs.set_open_hanging(true);
+  const Nanoseconds start = SteadyClock::instance().now();
+  const RdmaFacts facts = read_rdma(root.path(), &verbs.table());
+  EXPECT_LT(SteadyClock::instance().now() - start, std::chrono::seconds(10));
+  EXPECT_TRUE(facts.is_silent);
+  EXPECT_EQ(facts.devices.size(), 1U);
+  EXPECT_THAT(facts.ports, IsEmpty());
+  // What was left to itself ends once the driver goes on.
+  ASSERT_TRUE(comes_true([&] { return verbs.counts().contexts == 1; }));
+  verbs.set_open_hanging(false);
+  EXPECT_TRUE(comes_true([&] { return verbs.counts().is_all_gone(); }));
+}
+
+// The module of soft-RoCE: loaded, there, built in, or missing where the others are.
+TEST(ReadRdma, TellsWhetherTheKernelHasSoftRoce) {
+  const PlantedRoot root;
+  const auto lacks = [&] { return read_rdma(root.path(), Status::node("none")).lacks_soft_roce; };
+  root.write("proc/sys/kernel/osrelease", "6.1.0-18-cloud-amd64\n");
+  EXPECT_FALSE(lacks()) << "nothing is known without the list of modules";
+  const std::string folder = "lib/modules/6.1.0-18-cloud-amd64/";
+  root.write(folder + "modules.dep", "kernel/fs/9p/9p.ko: kernel/fs/netfs/netfs.ko\n");
+  EXPECT_TRUE(lacks());
+  EXPECT_EQ(read_rdma(root.path(), Status::node("none")).kernel, "6.1.0-18-cloud-amd64");
+  root.write(folder + "modules.builtin", "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko\n");
+  EXPECT_FALSE(lacks());
+  root.write(folder + "modules.builtin", "");
+  root.write(folder + "modules.dep",
+             "kernel/fs/9p/9p.ko:\nkernel/drivers/infiniband/sw/rxe/rdma_rxe.ko.xz: a/b.ko.xz\n");
+  EXPECT_FALSE(lacks());
+  root.write(folder + "modules.dep", "");
+  root.write("sys/module/rdma_rxe/refcnt", "1\n");
+  EXPECT_FALSE(lacks());
 }
 
 TEST(ReadRdma, TakesTheNetworkOfTheAdapterWhereTheGidTableIsEmpty) {
@@ -162,6 +252,14 @@ TEST(ReadContainer, KnowsTheirMarks) {
   const PlantedRoot nspawn;
   nspawn.write("run/systemd/container", "systemd-nspawn\n");
   EXPECT_EQ(read_container(nspawn.path()), "systemd-nspawn");
+  using namespace std::string_literals;
+  const PlantedRoot lxc;
+  lxc.write("proc/1/environ", "TERM=linux\0container=lxc\0"s);
+  EXPECT_EQ(read_container(lxc.path()), "lxc");
+  const PlantedRoot pod;
+  pod.write(".dockerenv", "");
+  pod.write("proc/self/environ", "PATH=/bin\0KUBERNETES_SERVICE_HOST=10.0.0.1\0"s);
+  EXPECT_EQ(read_container(pod.path()), "kubernetes") << "what pods need stands in their spec";
 }
 
 TEST(ReadFirewall, KnowsThoseThatStartWithTheSystem) {
@@ -169,6 +267,9 @@ TEST(ReadFirewall, KnowsThoseThatStartWithTheSystem) {
   EXPECT_EQ(read_firewall(root.path()), "");
   root.write("etc/systemd/system/sysinit.target.wants/nftables.service", "");
   EXPECT_EQ(read_firewall(root.path()), "nftables");
+  const PlantedRoot rhel;
+  rhel.write("etc/systemd/system/multi-user.target.wants/nftables.service", "");
+  EXPECT_EQ(read_firewall(rhel.path()), "nftables");
   root.write("etc/systemd/system/multi-user.target.wants/firewalld.service", "");
   EXPECT_EQ(read_firewall(root.path()), "firewalld");
   root.write("etc/ufw/ufw.conf", "# /etc/ufw/ufw.conf\nENABLED=no\nLOGLEVEL=low\n");

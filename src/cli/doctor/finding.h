@@ -30,7 +30,7 @@ struct Finding {
 
 // What the user wants to join, and with what.
 struct Wanted {
-  std::optional<fabric::LinkKind> link;  // none: whichever is the fastest
+  std::optional<fabric::LinkKind> link;  // none: --link auto, shared memory or else TCP
   int nodes = 2;                         // of the group, on this machine
   // How bad it is that this kind of link cannot be used.
   Level obstacle(fabric::LinkKind kind) const;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace shoal::cli {
 namespace {
@@ -47,11 +48,8 @@ fabric::PortFacts roce_port() {
 DoctorFacts healthy() {
   DoctorFacts facts;
   facts.networks = {ethernet()};
-  facts.rdma.devices = {{.name = "mlx5_0",
-                         .uverbs = "uverbs0",
-                         .has_node = true,
-                         .may_open = true,
-                         .networks = {{1, "eth1"}}}};
+  facts.rdma.devices = {
+      {.name = "mlx5_0", .uverbs = "uverbs0", .has_node = true, .networks = {{1, "eth1"}}}};
   facts.rdma.ports = {roce_port()};
   return facts;
 }
@@ -116,6 +114,28 @@ TEST(Doctor, NoDevice) {
                  "trying it out): rdma link add rxe0 type rxe netdev INTERFACE");
 }
 
+TEST(Doctor, NoDeviceForAnAdapterWhoseDriverLacksItsHalf) {
+  DoctorFacts facts = healthy();
+  facts.rdma.devices.clear();
+  facts.rdma.ports.clear();
+  expect_problem(facts, "rdma-device", "no RDMA device", "apt install rdma-core");
+  expect_problem(facts, "rdma-device", "no RDMA device", "modprobe mlx5_ib (bnxt_re, irdma, qedr)");
+}
+
+TEST(Doctor, NoDeviceAndNoModuleForSoftRoce) {
+  DoctorFacts facts = healthy();
+  facts.rdma.devices.clear();
+  facts.rdma.ports.clear();
+  facts.rdma.lacks_soft_roce = true;
+  facts.rdma.kernel = "6.1.0-18-cloud-amd64";
+  expect_problem(facts, "rdma-device",
+                 "its kernel (6.1.0-18-cloud-amd64) no module for soft-RoCE (rdma_rxe)",
+                 "apt install linux-image-amd64 and start that kernel, then modprobe rdma_rxe");
+  facts.rdma.kernel = "6.8.0-40-generic";
+  expect_problem(facts, "rdma-device", "its kernel (6.8.0-40-generic)",
+                 "linux-modules-extra-6.8.0-40-generic), then modprobe rdma_rxe");
+}
+
 TEST(Doctor, NoDeviceInAContainer) {
   DoctorFacts facts = healthy();
   facts.rdma.devices.clear();
@@ -123,6 +143,8 @@ TEST(Doctor, NoDeviceInAContainer) {
   facts.container = "docker";
   expect_problem(facts, "rdma-device", "this container (docker)",
                  "--device /dev/infiniband --network host");
+  facts.container = "kubernetes";
+  expect_problem(facts, "rdma-device", "this container (kubernetes)", "hostNetwork: true");
 }
 
 TEST(Doctor, TheKernelOffersItToNoProgram) {
@@ -137,22 +159,47 @@ TEST(Doctor, DevicesThatCannotBeListed) {
   facts.rdma.ports.clear();
   facts.rdma.listing = Status::node("the RDMA devices cannot be listed: Permission denied");
   expect_problem(facts, "rdma-listing", "cannot be listed: Permission", "dmesg");
+  EXPECT_FALSE(has(judge(facts, kVerbs), "rdma-provider")) << "nothing is known of drivers";
+}
+
+TEST(Doctor, ADriverThatDoesNotAnswer) {
+  DoctorFacts facts = healthy();
+  facts.rdma.ports.clear();
+  facts.rdma.is_silent = true;
+  expect_problem(facts, "rdma-driver", "the driver of an RDMA device does not answer", "dmesg");
+  EXPECT_FALSE(has(judge(facts, kVerbs), "rdma-provider"));
+  facts.rdma.devices.clear();
+  EXPECT_FALSE(has(judge(facts, kVerbs), "rdma-driver"));
 }
 
 TEST(Doctor, NoFileOfTheDevice) {
   DoctorFacts facts = healthy();
-  facts.rdma.devices.front().has_node = facts.rdma.devices.front().may_open = false;
+  facts.rdma.devices.front().has_node = false;
   facts.rdma.ports.clear();
-  expect_problem(facts, "rdma-node", "/dev/infiniband/uverbs0", "install rdma-core");
+  expect_problem(facts, "rdma-node", "/dev/infiniband/uverbs0", "devtmpfs: mount that on /dev");
   facts.container = "podman";
   expect_problem(facts, "rdma-node", "/dev/infiniband/uverbs0", "--device /dev/infiniband");
 }
 
 TEST(Doctor, C73_NoPermissionOnTheDevice) {
   DoctorFacts facts = healthy();
-  facts.rdma.devices.front().may_open = false;
+  facts.rdma.devices.front().open_error = EACCES;
   facts.rdma.ports.clear();
-  expect_problem(facts, "rdma-permission", "may not open /dev/infiniband/uverbs0", "rdma-core");
+  expect_problem(facts, "rdma-permission",
+                 "may not open /dev/infiniband/uverbs0 (Permission denied)",
+                 "join the group that `ls -l /dev/infiniband/uverbs0` shows");
+}
+
+// In a container whose file of the device is that of a mounted folder.
+TEST(Doctor, C73_TheControlGroupDeniesTheDevice) {
+  DoctorFacts facts = healthy();
+  facts.rdma.devices.front().open_error = EPERM;
+  facts.rdma.ports = {{.device = "mlx5_0", .state = "cannot be opened"}};
+  expect_problem(facts, "rdma-permission", "the control group denies", "DeviceAllow=");
+  facts.container = "docker";
+  expect_problem(facts, "rdma-permission", "(Operation not permitted)", "--device /dev/infiniband");
+  facts.rdma.devices.front().open_error = EIO;
+  expect_problem(facts, "rdma-open", "uverbs0 cannot be opened: Input/output error", "dmesg");
 }
 
 TEST(Doctor, NoProvider) {
@@ -175,6 +222,17 @@ TEST(Doctor, APortThatIsDown) {
   facts.networks.front().is_up = facts.networks.front().has_carrier = false;
   facts.rdma.ports.front().physical_state = "disabled";
   expect_problem(facts, "rdma-port", "disabled", "ip link set eth1 up");
+}
+
+TEST(Doctor, AnInfiniBandPortThatWasSwitchedOff) {
+  DoctorFacts facts = healthy();
+  facts.rdma.ports.front().link = "InfiniBand";
+  facts.rdma.ports.front().state = "down";
+  facts.rdma.ports.front().physical_state = "disabled";
+  facts.networks.front().is_up = facts.networks.front().has_carrier = false;
+  expect_problem(facts, "rdma-port", "disabled", "ibportstate");
+  facts.rdma.ports.front().physical_state = "polling";
+  expect_problem(facts, "rdma-port", "polling", "cable");
 }
 
 TEST(Doctor, AnInfiniBandPortWithoutASubnetManager) {
@@ -227,7 +285,8 @@ TEST(Doctor, C73_TooLittleMemoryMayBeLocked) {
   facts.locked.limit = 65536;
   expect_problem(facts, "locked-memory", "65536 bytes", "LimitMEMLOCK=infinity");
   expect_problem(facts, "locked-memory", std::to_string(registered_bytes(2)), "limits.d");
-  EXPECT_EQ(finding(judge(facts, kAuto), "locked-memory").level, Level::kWarning);
+  EXPECT_EQ(finding(judge(facts, kAuto), "locked-memory").level, Level::kNote)
+      << "auto does without RDMA";
   facts.locked.is_exempt = true;
   EXPECT_EQ(finding(judge(facts, kVerbs), "locked-memory").level, Level::kOk);
   // Enough for a pair, not for a large group.
@@ -235,6 +294,19 @@ TEST(Doctor, C73_TooLittleMemoryMayBeLocked) {
   EXPECT_EQ(finding(judge(facts, kVerbs), "locked-memory").level, Level::kOk);
   const Wanted four{.link = fabric::LinkKind::kVerbs, .nodes = 4};
   EXPECT_EQ(finding(judge(facts, four), "locked-memory").level, Level::kProblem);
+  // Without devices it is nobody's concern unless RDMA is asked for.
+  facts.rdma.devices.clear();
+  facts.rdma.ports.clear();
+  EXPECT_EQ(finding(judge(facts, four), "locked-memory").level, Level::kProblem);
+  EXPECT_FALSE(has(judge(facts, {.link = std::nullopt, .nodes = 4}), "locked-memory"));
+  EXPECT_FALSE(has(judge(facts, kTcp), "locked-memory"));
+}
+
+TEST(Doctor, WhatKeepsRdmaFromBeingUsedIsANoteWhereNobodyAskedForIt) {
+  DoctorFacts facts = healthy();
+  facts.rdma.ports.front().state = "down";
+  facts.locked.limit = 65536;
+  for (const Finding& found : judge(facts, kAuto)) EXPECT_LE(found.level, Level::kNote) << found.id;
 }
 
 TEST(Doctor, ASmallMtuIsAWarning) {
@@ -249,6 +321,21 @@ TEST(Doctor, ASmallMtuIsAWarning) {
   EXPECT_TRUE(verdict(findings, kVerbs).is_ok()) << "it works";
   facts.rdma.ports.front().mtu_max = 1024;
   EXPECT_FALSE(has(judge(facts, kVerbs), "rdma-mtu")) << "the device can do no more";
+}
+
+TEST(Doctor, ASmallMtuOfInfiniBandIsTheFarEnds) {
+  DoctorFacts facts = healthy();
+  facts.rdma.ports.front().link = "InfiniBand";
+  facts.rdma.ports.front().mtu = 2048;
+  const Finding found = finding(judge(facts, kVerbs), "rdma-mtu");
+  EXPECT_THAT(found.what, HasSubstr("MTU 2048 where 4096 would do"));
+  EXPECT_THAT(found.remedy, HasSubstr("the port at the far end, or the switch"));
+}
+
+TEST(Doctor, ARateThatIsNotKnownIsNotZero) {
+  DoctorFacts facts = healthy();
+  facts.rdma.ports.front().gbit_per_second = 0;
+  EXPECT_THAT(finding(judge(facts, kVerbs), "rdma-port").what, HasSubstr(", rate unknown, MTU"));
 }
 
 DoctorFacts with_second_port() {
@@ -272,6 +359,8 @@ TEST(Doctor, C71_PortsOfDifferentMtu) {
   const Finding found = finding(judge(facts, kVerbs), "rdma-mtu-mismatch");
   EXPECT_EQ(found.level, Level::kWarning);
   EXPECT_THAT(found.what, HasSubstr("mlx5_0 port 2 has MTU 1024, mlx5_0 port 1 has 4096"));
+  facts.rdma.ports.back().link = "InfiniBand";
+  EXPECT_FALSE(has(judge(facts, kVerbs), "rdma-mtu-mismatch")) << "they never meet";
 }
 
 TEST(Doctor, APortBesideOneThatWorksIsNoProblem) {
@@ -287,8 +376,10 @@ TEST(Doctor, APortBesideOneThatWorksIsNoProblem) {
 TEST(Doctor, AFirewallIsNamedWithRocesPort) {
   DoctorFacts facts = healthy();
   for (const auto& [firewall, command] :
-       {std::pair("ufw", "ufw allow 4791/udp"), std::pair("firewalld", "--add-port=4791/udp"),
-        std::pair("nftables", "udp dport 4791 accept")}) {
+       {std::pair("ufw", "ufw allow 4791/udp"),
+        std::pair("firewalld", "--add-port=4791/udp && firewall-cmd --reload"),
+        std::pair("nftables", "nft insert rule inet filter input udp dport 4791 accept"),
+        std::pair("nftables", "/etc/nftables.conf")}) {
     facts.firewall = firewall;
     const Finding found = finding(judge(facts, kVerbs), "rdma-firewall");
     EXPECT_EQ(found.level, Level::kNote);
@@ -325,13 +416,16 @@ TEST(Doctor, NoUcxIsAProblemForWhoeverWantsItOnly) {
 TEST(Doctor, NoTcpWithinTheMachine) {
   DoctorFacts facts = healthy();
   facts.tcp = Status::node("127.0.0.1:1: no route");
-  for (const Wanted& wanted : {kAuto, kTcp, kVerbs}) {
+  for (const Wanted& wanted : {kTcp, kVerbs, Wanted{.link = fabric::LinkKind::kUcx}}) {
     const Finding found = finding(judge(facts, wanted), "tcp");
     EXPECT_EQ(found.level, Level::kProblem);
     EXPECT_THAT(found.remedy, HasSubstr("ip link set lo up"));
   }
+  EXPECT_EQ(finding(judge(facts, kAuto), "tcp").level, Level::kWarning) << "there is shared memory";
   const Wanted shm{.link = fabric::LinkKind::kShm};
   EXPECT_EQ(finding(judge(facts, shm), "tcp").level, Level::kNote);
+  facts.shared_memory = Status::node("memfd_create: Too many open files");
+  EXPECT_EQ(finding(judge(facts, kAuto), "tcp").level, Level::kProblem) << "there is nothing";
 }
 
 // C68: an address of a container's bridge or of a VPN is not where others should look for us.
@@ -361,6 +455,43 @@ TEST(Doctor, C68_TellsTheNetworksForOthersFromThoseThatAreNot) {
   EXPECT_EQ(finding(findings, "networks-unfit").what,
             "not for other machines: docker0 (bridge, MTU 1500): 172.17.0.1; wg0 (VPN, MTU 1420): "
             "10.8.0.2; eth7 (Ethernet): only link-local addresses");
+}
+
+// C68: the network of a server's controller (BMC) has addresses of no other machine, in either
+// family; an interface without any is said to have none.
+TEST(Doctor, C68_LinkLocalAddressesOfIpv4LeadNowhere) {
+  DoctorFacts facts = healthy();
+  facts.networks.front().name = "enx0";
+  facts.networks.front().ipv4 = {"169.254.3.1"};
+  facts.networks.push_back(ethernet());
+  facts.networks.back().ipv4 = {"169.254.3.1"};
+  facts.networks.back().ipv6 = {"2001:db8::1"};
+  facts.networks.push_back(ethernet());
+  facts.networks.back().name = "eth9";
+  facts.networks.back().ipv4.clear();
+  facts.networks.back().ipv6.clear();
+  const auto findings = judge(facts, kAuto);
+  EXPECT_EQ(finding(findings, "networks").what,
+            "networks to other machines: eth1 (Ethernet, MTU 9000): 2001:db8::1");
+  EXPECT_EQ(finding(findings, "networks-unfit").what,
+            "not for other machines: enx0 (Ethernet): only link-local addresses; eth9 (Ethernet): "
+            "no address");
+  EXPECT_FALSE(has(findings, "networks-address"));
+}
+
+// C68: hosts of virtual machines have their own address on a bridge.
+TEST(Doctor, C68_ABridgeWithHardwareLeadsToOthers) {
+  DoctorFacts facts = healthy();
+  facts.networks.front().ipv4.clear();
+  facts.networks.push_back({.name = "vmbr0",
+                            .kind = Kind::kBridge,
+                            .is_up = true,
+                            .has_carrier = true,
+                            .has_hardware = true,
+                            .mtu = 1500,
+                            .ipv4 = {"192.0.2.1"}});
+  EXPECT_EQ(finding(judge(facts, kAuto), "networks").what,
+            "networks to other machines: vmbr0 (bridge, MTU 1500): 192.0.2.1");
 }
 
 TEST(Doctor, C68_SeveralNetworksAreToldApart) {

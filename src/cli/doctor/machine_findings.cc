@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "cli/doctor/findings.h"
@@ -36,20 +37,24 @@ bool is_link_local(const std::string& address) {
   return address.starts_with("169.254.") || address.starts_with("fe80:");
 }
 
-// Whether other machines may know the interface's addresses as its own: those of bridges exist on
-// many machines at once (docker0), those of VPNs lead a long way round.
+// Whether other machines may know the interface's addresses as its own: those of bridges without
+// hardware exist on many machines at once (docker0), those of VPNs lead a long way round.
 bool is_for_others(const NetworkInterface& network) {
-  return network.kind != Kind::kLoopback && network.kind != Kind::kBridge &&
-         network.kind != Kind::kTunnel;
+  if (network.kind == Kind::kBridge) return network.has_hardware;
+  return network.kind != Kind::kLoopback && network.kind != Kind::kTunnel;
 }
 
-std::string described(const NetworkInterface& network) {
+// Those that other machines can send to; IPv4 first.
+std::vector<std::string> routed_addresses(const NetworkInterface& network) {
   std::vector<std::string> addresses = network.ipv4;
-  std::ranges::copy_if(network.ipv6, std::back_inserter(addresses),
-                       [](const std::string& address) { return !is_link_local(address); });
-  return fmt::format(
-      "{} ({}, MTU {}): {}", network.name, kind_name(network.kind), network.mtu,
-      addresses.empty() ? "no address" : fmt::format("{}", fmt::join(addresses, ", ")));
+  std::ranges::copy(network.ipv6, std::back_inserter(addresses));
+  std::erase_if(addresses, is_link_local);
+  return addresses;
+}
+
+std::string described(const NetworkInterface& network, const std::vector<std::string>& addresses) {
+  return fmt::format("{} ({}, MTU {}): {}", network.name, kind_name(network.kind), network.mtu,
+                     fmt::join(addresses, ", "));
 }
 
 Finding judge_shared_memory(const DoctorFacts& facts, const Wanted& wanted) {
@@ -73,8 +78,11 @@ Finding judge_tcp(const DoctorFacts& facts, const Wanted& wanted) {
     finding.what = "TCP: nodes on this machine meet at 127.0.0.1";
     return finding;
   }
-  // The queue pairs of RDMA and the workers of UCX come up over TCP.
-  finding.level = wanted.link == fabric::LinkKind::kShm ? Level::kNote : Level::kProblem;
+  // The queue pairs of RDMA and the workers of UCX come up over TCP. Nobody who leaves the choice
+  // to us misses it where there is shared memory.
+  finding.level = Level::kProblem;
+  if (wanted.link == fabric::LinkKind::kShm) finding.level = Level::kNote;
+  if (!wanted.link && facts.shared_memory.is_ok()) finding.level = Level::kWarning;
   finding.what = "TCP does not work within this machine: " + facts.tcp.message();
   finding.remedy =
       "switch the loopback interface on (ip link set lo up), and let the firewall pass what it "
@@ -99,14 +107,16 @@ std::vector<Finding> judge_networks(const std::vector<NetworkInterface>& network
   std::map<std::string, std::vector<std::string>> owners;
   for (const NetworkInterface& network : networks) {
     if (!network.has_carrier || network.kind == Kind::kLoopback) continue;
-    for (const std::string& address : network.ipv4) owners[address].push_back(network.name);
-    if (network.ipv4.empty() && std::ranges::all_of(network.ipv6, is_link_local)) {
-      unfit.push_back(
-          fmt::format("{} ({}): only link-local addresses", network.name, kind_name(network.kind)));
-    } else if (!is_for_others(network)) {
-      unfit.push_back(described(network));
+    for (const std::string& address : network.ipv4) {
+      if (!is_link_local(address)) owners[address].push_back(network.name);
+    }
+    const std::vector<std::string> addresses = routed_addresses(network);
+    if (addresses.empty()) {
+      const bool has_any = !network.ipv4.empty() || !network.ipv6.empty();
+      unfit.push_back(fmt::format("{} ({}): {}", network.name, kind_name(network.kind),
+                                  has_any ? "only link-local addresses" : "no address"));
     } else {
-      fit.push_back(described(network));
+      (is_for_others(network) ? fit : unfit).push_back(described(network, addresses));
     }
   }
   std::vector<Finding> findings;
@@ -160,8 +170,8 @@ std::string_view level_name(Level level) {
 
 Level Wanted::obstacle(fabric::LinkKind kind) const {
   if (link) return *link == kind ? Level::kProblem : Level::kNote;
-  // Nodes of one machine meet over shared memory, else over TCP.
-  return kind == fabric::LinkKind::kTcp ? Level::kProblem : Level::kWarning;
+  // Nodes of one machine meet over shared memory, else over TCP, and over nothing else unasked.
+  return kind == fabric::LinkKind::kShm ? Level::kWarning : Level::kNote;
 }
 
 std::vector<Finding> judge_machine(const DoctorFacts& facts, const Wanted& wanted) {

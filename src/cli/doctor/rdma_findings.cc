@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <set>
+#include <string_view>
 
 #include "cli/doctor/findings.h"
+#include "cli/doctor/rdma_view.h"
 #include "cli/support/format.h"
 #include "fabric/verbs/verbs_link.h"
 
@@ -26,14 +30,14 @@ std::string name_of(const PortFacts& port) {
 class RdmaJudge {
  public:
   RdmaJudge(const DoctorFacts& facts, const Wanted& wanted)
-      : facts_(facts), rdma_(facts.rdma), wanted_(wanted) {
+      : facts_(facts),
+        rdma_(facts.rdma),
+        wanted_(wanted),
+        obstacle_(wanted.obstacle(fabric::LinkKind::kVerbs)) {
     for (const NetworkInterface& network : facts.networks) {
       addresses_.insert(network.ipv4.begin(), network.ipv4.end());
       addresses_.insert(network.ipv6.begin(), network.ipv6.end());
     }
-    const bool is_asked = wanted.link == fabric::LinkKind::kVerbs;
-    obstacle_ = is_asked || !rdma_.devices.empty() ? wanted.obstacle(fabric::LinkKind::kVerbs)
-                                                   : Level::kNote;
   }
 
   std::vector<Finding> judge() {
@@ -67,7 +71,13 @@ class RdmaJudge {
       add({"rdma-library", obstacle_, rdma_.library.message(),
            "Debian, Ubuntu: apt install libibverbs1 ibverbs-providers; Fedora, RHEL: dnf install "
            "libibverbs"});
-    } else if (!rdma_.listing.is_ok() && !rdma_.devices.empty()) {
+    } else if (rdma_.devices.empty()) {
+      return;
+    } else if (rdma_.is_silent) {
+      add({"rdma-driver", obstacle_, std::string(fabric::kSilentDriver),
+           "look at the kernel's log (dmesg); what hangs in the kernel ends with a restart of the "
+           "machine"});
+    } else if (!rdma_.listing.is_ok()) {
       add({"rdma-listing", obstacle_, rdma_.listing.message(),
            "look at the kernel's log (dmesg), and at the permissions of /dev/infiniband"});
     }
@@ -84,19 +94,49 @@ class RdmaJudge {
     return found == facts_.networks.end() ? "INTERFACE" : found->name;
   }
 
+  // What must come before soft-RoCE can be switched on.
+  std::string before_soft_roce() const {
+    constexpr std::string_view kLoad = "modprobe rdma_rxe && ";
+    constexpr std::string_view kCloud = "-cloud-";  // Debian's kernels for virtual machines
+    if (rdma_.has_soft_roce) return {};
+    if (!rdma_.lacks_soft_roce) return std::string(kLoad);
+    const size_t cloud = rdma_.kernel.find(kCloud);
+    if (cloud != std::string::npos) {
+      return fmt::format("apt install linux-image-{} and start that kernel, then {}",
+                         rdma_.kernel.substr(cloud + kCloud.size()), kLoad);
+    }
+    return fmt::format(
+        "install the package with the rest of this kernel's modules (Ubuntu: apt install "
+        "linux-modules-extra-{}), then {}",
+        rdma_.kernel, kLoad);
+  }
+
+  // How the host's devices get into this container.
+  std::string into_container() const {
+    if (facts_.container == "kubernetes") {
+      return "give the pod the devices of /dev/infiniband (a device plugin) and hostNetwork: true";
+    }
+    return "start the container with --device /dev/infiniband --network host --ulimit memlock=-1";
+  }
+
   void judge_no_device() {
     if (!facts_.container.empty()) {
       add({"rdma-device", obstacle_,
            fmt::format("no RDMA device in this container ({})", facts_.container),
-           "devices belong to the host: start the container with --device /dev/infiniband "
-           "--network host --ulimit memlock=-1"});
+           "devices belong to the host: " + into_container()});
       return;
     }
-    add({"rdma-device", obstacle_, "this machine has no RDMA device",
-         fmt::format("load the driver of an adapter that can do RDMA; without one Linux does it in "
-                     "software (soft-RoCE, for trying it out): {}rdma link add rxe0 type rxe "
-                     "netdev {}",
-                     rdma_.has_soft_roce ? "" : "modprobe rdma_rxe && ", ethernet_name())});
+    add({"rdma-device", obstacle_,
+         fmt::format("this machine has no RDMA device{}",
+                     rdma_.lacks_soft_roce
+                         ? fmt::format(", and its kernel ({}) no module for soft-RoCE (rdma_rxe)",
+                                       rdma_.kernel)
+                         : ""),
+         fmt::format("load the RDMA half of the adapter's driver: apt install rdma-core (dnf on "
+                     "Fedora, RHEL) and start the machine again, or modprobe mlx5_ib (bnxt_re, "
+                     "irdma, qedr); without such an adapter Linux does it in software (soft-RoCE, "
+                     "for trying it out): {}rdma link add rxe0 type rxe netdev {}",
+                     before_soft_roce(), ethernet_name())});
   }
 
   void judge_device(const RdmaDevice& device) {
@@ -109,18 +149,16 @@ class RdmaJudge {
     const std::string node = "/dev/infiniband/" + device.uverbs;
     if (!device.has_node) {
       add_obstacle("rdma-node", fmt::format("{}: there is no {}", device.name, node),
-                   facts_.container.empty()
-                       ? "let udev make it: install rdma-core, then udevadm trigger"
-                       : "start the container with --device /dev/infiniband");
+                   facts_.container.empty() ? "the kernel makes it in devtmpfs: mount that on /dev"
+                                            : into_container());
       return;
     }
-    if (!device.may_open) {
-      add_obstacle("rdma-permission",
-                   fmt::format("{}: this user may not open {}", device.name, node),
-                   "install rdma-core, whose rules let every user, or chmod a+rw " + node +
-                       " (lost when the machine starts again)");
+    if (device.open_error != 0) {
+      judge_open_error(device, node);
       return;
     }
+    // Nothing is known of ports.
+    if (rdma_.is_silent || !rdma_.listing.is_ok()) return;
     const auto is_of_device = [&](const PortFacts& port) { return port.device == device.name; };
     if (std::ranges::none_of(rdma_.ports, is_of_device)) {
       add_obstacle("rdma-provider", fmt::format("{}: libibverbs has no driver for it", device.name),
@@ -130,6 +168,31 @@ class RdmaJudge {
     }
     for (const PortFacts& port : rdma_.ports) {
       if (is_of_device(port)) judge_port(device, port);
+    }
+  }
+
+  // The kernel makes the file for all users; who may not open it is kept from it by something else.
+  void judge_open_error(const RdmaDevice& device, const std::string& node) {
+    const std::string why = std::strerror(device.open_error);
+    if (device.open_error == EACCES) {
+      add_obstacle(
+          "rdma-permission",
+          fmt::format("{}: this user may not open {} ({})", device.name, node, why),
+          fmt::format("a udev rule of this machine restricts it: join the group that `ls -l {}` "
+                      "shows (usermod -aG GROUP USER), and log in again",
+                      node));
+    } else if (device.open_error == EPERM) {
+      add_obstacle(
+          "rdma-permission",
+          fmt::format("{}: this user may not open {} ({}): the control group denies the device",
+                      device.name, node, why),
+          facts_.container.empty()
+              ? "allow it in the service's unit: DeviceAllow=char-infiniband_verbs rw"
+              : "a folder that is mounted into the container (-v) does not allow what is in it: " +
+                    into_container());
+    } else {
+      add_obstacle("rdma-open", fmt::format("{}: {} cannot be opened: {}", device.name, node, why),
+                   "look at the kernel's log (dmesg): driver and firmware must fit together");
     }
   }
 
@@ -151,22 +214,19 @@ class RdmaJudge {
       judge_inactive(port, network);
       return;
     }
-    const auto is_here = [&](const std::string& address) {
-      return !address.starts_with("fe80") && addresses_.contains(address);
-    };
-    const auto address = std::ranges::find_if(port.addresses, is_here);
-    if (address == port.addresses.end()) {
+    const std::string* address = fabric::meeting_address(port, addresses_);
+    if (address == nullptr) {
       judge_address(port, network);
       return;
     }
-    usable_.push_back({&port, network, *address});
+    usable_.push_back({&port, network});
     const auto gid = std::ranges::find_if(port.gids, [&](const fabric::GidFacts& entry) {
       return entry.address == *address && entry.type != "RoCE v1";
     });
     add({.id = "rdma-port",
          .what = fmt::format(
-             "{}: active, {}, {} Gbit/s, MTU {}, address {}{}{}", name_of(port), port.link,
-             port.gbit_per_second, port.mtu, *address,
+             "{}: active, {}, {}, MTU {}, address {}{}{}", name_of(port), port.link,
+             rate_text(port.gbit_per_second), port.mtu, *address,
              gid == port.gids.end() ? "" : fmt::format(" (GID {}, {})", gid->index, gid->type),
              network == nullptr ? "" : " of " + network->name)});
   }
@@ -175,8 +235,14 @@ class RdmaJudge {
     const std::string what =
         fmt::format("{} is {} (physically: {})", name_of(port), port.state, port.physical_state);
     std::string remedy = "connect its cable, and look at the far end's port";
-    if (!is_ethernet(port) && port.physical_state == "link up") {
-      remedy = "start a subnet manager on one machine or on the switch: apt install opensm";
+    if (!is_ethernet(port)) {
+      if (port.physical_state == "link up") {
+        remedy = "start a subnet manager on one machine or on the switch: apt install opensm";
+      } else if (port.physical_state == "disabled") {
+        remedy =
+            "somebody has switched it off: ibportstate (package infiniband-diags) enables it, here "
+            "or at the switch";
+      }
     } else if (network != nullptr && !network->is_up) {
       remedy = fmt::format("switch its network interface on: ip link set {} up", network->name);
     }
@@ -225,7 +291,9 @@ class RdmaJudge {
     for (const Usable& usable : usable_) {
       const PortFacts& port = *usable.port;
       if (port.mtu >= std::min(port.mtu_max, kLargestMtu)) continue;
-      std::string remedy = "raise it with the subnet manager (opensm: partitions.conf, mtu=5)";
+      std::string remedy =
+          "the port at the far end, or the switch, allows no more (ibv_devinfo shows what each end "
+          "could do): raise it there";
       std::string cause;
       if (is_ethernet(port)) {
         const std::string name = usable.network == nullptr ? "INTERFACE" : usable.network->name;
@@ -242,16 +310,24 @@ class RdmaJudge {
                        name_of(port), port.mtu, std::min(port.mtu_max, kLargestMtu), cause),
            std::move(remedy)});
     }
-    // C71: queue pairs take the smaller one of both ends.
-    const auto is_smaller = [](const Usable& a, const Usable& b) {
-      return a.port->mtu < b.port->mtu;
-    };
-    const auto [least, most] = std::ranges::minmax_element(usable_, is_smaller);
-    if (usable_.size() < 2 || least->port->mtu == most->port->mtu) return;
+    judge_mtu_mismatch(true);
+    judge_mtu_mismatch(false);
+  }
+
+  // C71: queue pairs take the smaller one of both ends; those of different link layers never meet.
+  void judge_mtu_mismatch(bool of_ethernet) {
+    std::vector<const PortFacts*> ports;
+    for (const Usable& usable : usable_) {
+      if (is_ethernet(*usable.port) == of_ethernet) ports.push_back(usable.port);
+    }
+    if (ports.empty()) return;
+    const auto [least, most] = std::ranges::minmax_element(ports, {}, &PortFacts::mtu);
+    const PortFacts& small = **least;
+    const PortFacts& large = **most;
+    if (small.mtu == large.mtu) return;
     add({"rdma-mtu-mismatch", at_most_warning(),
-         fmt::format("{} has MTU {}, {} has {}: between them the smaller one holds",
-                     name_of(*least->port), least->port->mtu, name_of(*most->port),
-                     most->port->mtu),
+         fmt::format("{} has MTU {}, {} has {}: between them the smaller one holds", name_of(small),
+                     small.mtu, name_of(large), large.mtu),
          "give both the same MTU, and all that lies between them"});
   }
 
@@ -259,7 +335,9 @@ class RdmaJudge {
     const bool has_roce = std::ranges::any_of(
         usable_, [](const Usable& usable) { return is_ethernet(*usable.port); });
     if (!has_roce || facts_.firewall.empty()) return;
-    std::string remedy = "nft add rule inet filter input udp dport 4791 accept";
+    std::string remedy =
+        "nft insert rule inet filter input udp dport 4791 accept, and the same rule in "
+        "/etc/nftables.conf (RHEL: /etc/sysconfig/nftables.conf), so that it lasts";
     if (facts_.firewall == "ufw") remedy = "ufw allow 4791/udp";
     if (facts_.firewall == "firewalld") {
       remedy = "firewall-cmd --permanent --add-port=4791/udp && firewall-cmd --reload";
@@ -276,7 +354,8 @@ class RdmaJudge {
     const uint64_t needed = registered_bytes(wanted_.nodes);
     const LockedMemory& locked = facts_.locked;
     const bool suffices = locked.is_exempt || !locked.limit || *locked.limit >= needed;
-    if (suffices && rdma_.devices.empty()) return;
+    const bool is_asked = wanted_.link == fabric::LinkKind::kVerbs;
+    if (rdma_.devices.empty() && (suffices || !is_asked)) return;
     const std::string has =
         locked.is_exempt || !locked.limit
             ? "no limit"
@@ -296,13 +375,12 @@ class RdmaJudge {
   struct Usable {
     const PortFacts* port;
     const NetworkInterface* network;
-    std::string address;
   };
 
   const DoctorFacts& facts_;
   const RdmaFacts& rdma_;
   const Wanted& wanted_;
-  Level obstacle_ = Level::kNote;
+  const Level obstacle_;
   std::set<std::string> addresses_;
   std::vector<Usable> usable_;
   std::vector<Finding> findings_;

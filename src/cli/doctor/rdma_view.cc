@@ -17,12 +17,16 @@ Json gids_json(const fabric::PortFacts& port) {
 
 std::string port_text(const fabric::PortFacts& port) {
   if (port.link.empty()) return fmt::format("{}: {}", port.device, port.state);
-  std::string text = fmt::format("{} port {}: {} ({}), {}, {} Gbit/s, MTU {} of {}", port.device,
+  std::string text = fmt::format("{} port {}: {} ({}), {}, {}, MTU {} of {}", port.device,
                                  port.number, port.state, port.physical_state, port.link,
-                                 port.gbit_per_second, port.mtu, port.mtu_max);
+                                 rate_text(port.gbit_per_second), port.mtu, port.mtu_max);
   if (port.lid != 0) text += fmt::format(", LID {}", port.lid);
   if (!port.firmware.empty()) text += ", firmware " + port.firmware;
   if (port.addresses.empty()) text += ", no address";
+  // Those of RoCE are its GIDs.
+  if (port.link == "InfiniBand" && !port.addresses.empty()) {
+    text += fmt::format(", address {}", fmt::join(port.addresses, ", "));
+  }
   for (const fabric::GidFacts& gid : port.gids) {
     if (gid.type == "RoCE v1") continue;
     text += fmt::format("\n    GID {}: {} ({})", gid.index, gid.address, gid.type);
@@ -34,7 +38,7 @@ std::string port_text(const fabric::PortFacts& port) {
 
 RdmaPorts read_rdma_ports() {
   ASSIGN_OR_RETURN(const fabric::VerbsTable* table, fabric::load_verbs());
-  ASSIGN_OR_RETURN(auto ports, fabric::list_ports(*table));
+  ASSIGN_OR_RETURN(auto ports, fabric::list_ports_bounded(*table));
   if (ports.empty()) return Status::node("no RDMA device (`shoal doctor` says more)");
   return ports;
 }
@@ -50,7 +54,8 @@ Json rdma_json(const RdmaPorts& ports) {
                       {"link", port.link},
                       {"mtu", port.mtu},
                       {"mtu_max", port.mtu_max},
-                      {"gbit_per_second", port.gbit_per_second},
+                      {"gbit_per_second",
+                       port.gbit_per_second > 0 ? Json(port.gbit_per_second) : Json(nullptr)},
                       {"firmware", port.firmware},
                       {"lid", port.lid},
                       {"addresses", port.addresses},
@@ -59,6 +64,10 @@ Json rdma_json(const RdmaPorts& ports) {
   }
   return {{"ports", std::move(list)},
           {"unavailable", ports.is_ok() ? Json(nullptr) : Json(ports.status().message())}};
+}
+
+std::string rate_text(double gbit_per_second) {
+  return gbit_per_second > 0 ? fmt::format("{} Gbit/s", gbit_per_second) : "rate unknown";
 }
 
 std::string rdma_text(const RdmaPorts& ports) {

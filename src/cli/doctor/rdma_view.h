@@ -1,6 +1,6 @@
 // The RDMA ports of this machine as `shoal info` shows them.
 //
-// Thread rule: pure functions but read_rdma_ports(), which asks the devices.
+// Thread rule: pure functions but read_rdma_ports(), which asks the devices for seconds at most.
 #pragma once
 
 #include <string>
@@ -18,9 +18,11 @@ using RdmaPorts = Result<std::vector<fabric::PortFacts>>;
 RdmaPorts read_rdma_ports();
 
 // {"ports": [{"device", "port", "state", "physical_state", "link", "mtu", "mtu_max",
-//  "gbit_per_second", "firmware", "lid", "addresses", "gids": [{"index", "type", "address"}]}],
-//  "unavailable": why there are none, or null}
+//  "gbit_per_second" (null: unknown), "firmware", "lid", "addresses", "gids": [{"index", "type",
+//  "address"}]}], "unavailable": why there are none, or null}
 Json rdma_json(const RdmaPorts& ports);
+// "100 Gbit/s", or that the rate is unknown (0).
+std::string rate_text(double gbit_per_second);
 // A line for each port and one for each GID that a peer can be reached by; or why there are none.
 std::string rdma_text(const RdmaPorts& ports);
 

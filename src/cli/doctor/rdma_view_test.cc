@@ -46,10 +46,17 @@ TEST(RdmaView, TheJsonHasTheWholeGidTable) {
 TEST(RdmaView, ShowsAnInfiniBandPortWithItsLidAndADeviceThatStaysClosed) {
   const std::vector<fabric::PortFacts> ports = {
       {.device = "mlx5_0", .state = "active", .link = "InfiniBand", .lid = 7},
+      {.device = "mlx5_2", .state = "active", .link = "InfiniBand", .addresses = {"10.0.0.5"}},
       {.device = "mlx5_1", .state = "cannot be opened"}};
   EXPECT_THAT(rdma_text(ports),
-              AllOf(HasSubstr("LID 7"), HasSubstr("no address"),
+              AllOf(HasSubstr("InfiniBand, rate unknown, MTU"), HasSubstr("LID 7, no address"),
+                    HasSubstr("mlx5_2 port 1: active"), HasSubstr(", address 10.0.0.5\n"),
                     HasSubstr("\n  mlx5_1: cannot be opened"), Not(HasSubstr("mlx5_1 port"))));
+}
+
+TEST(RdmaView, ARateThatIsNotKnownIsNullInJson) {
+  const std::vector<fabric::PortFacts> ports = {{.device = "mlx5_0", .state = "active"}};
+  EXPECT_TRUE(rdma_json(ports)["ports"][0]["gbit_per_second"].is_null());
 }
 
 TEST(RdmaView, SaysWhyThereIsNone) {

@@ -145,10 +145,11 @@ Result<fabric::LinkKind> choose_link(const ModelOptions& options, Console& conso
 }
 
 // Why a group did not come up, with where to look where a link that was asked for is the cause.
-Status with_doctor(const Status& status, const std::string& link) {
-  const bool is_of_link = status.code() == StatusCode::kNode || link == "verbs";
-  if (link == kAutoLink || !is_of_link) return status;
-  return {status.code(), fmt::format("{}; see `shoal doctor --link {}`", status.message(), link)};
+Status with_doctor(const Status& status, const ModelOptions& options) {
+  const bool is_of_link = status.code() == StatusCode::kNode || options.link == "verbs";
+  if (options.link == kAutoLink || !is_of_link) return status;
+  return {status.code(), fmt::format("{}; see `shoal doctor --link {} --nodes {}`",
+                                     status.message(), options.link, options.nodes)};
 }
 
 }  // namespace
@@ -370,7 +371,7 @@ Status LoadedModel::start_nodes(Console& console) {
     launch.fabric.program = this_program();
     launch.fabric.threads_per_rank = static_cast<int>(threads_);
     auto group = fabric::LocalGroup::launch(std::move(launch), Deadline::after(kJoinDeadline));
-    if (!group.is_ok()) return with_doctor(group.status(), options_.link);
+    if (!group.is_ok()) return with_doctor(group.status(), options_);
     local_group_ = std::move(*group);
   }
   group_ = std::make_unique<collective::Group>(fabric());

@@ -99,7 +99,7 @@ class LoadedModel {
   // From the first byte read to ready, fetching not counted.
   double load_seconds() const { return load_seconds_; }
 
-  // "shm", "tcp" or "none" for one node.
+  // "shm", "tcp", "verbs", "ucx"; "none" for one node.
   std::string_view link_name() { return fabric().link_name(); }
   // The kernel path, and for people also those that this processor cannot run.
   std::string kernels_name() const;

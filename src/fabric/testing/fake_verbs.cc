@@ -160,6 +160,11 @@ class FakeVerbs::Impl {
     hangs_destroying_ = false;
     hangs_no_more_.notify_all();
   }
+  void set_open_hanging(bool hangs) {
+    const std::lock_guard lock(mutex_);
+    open_hangs_ = hangs;
+    hangs_no_more_.notify_all();
+  }
   FakeVerbsCounts counts() const {
     const std::lock_guard lock(mutex_);
     return counts_;
@@ -341,11 +346,10 @@ class FakeVerbs::Impl {
     return list;
   }
 
-  ibv_context* open(ibv_device* device) {
+  static ibv_context* open(ibv_device* device) {
     auto* context = new FakeContext();
     context->device = device;
     context->of = static_cast<FakeDevice*>(device);
-    ++counts_.contexts;
     return context;
   }
 
@@ -689,6 +693,7 @@ class FakeVerbs::Impl {
   bool hangs_ = false;
   bool hangs_destroying_ = false;
   bool refuses_sends_ = false;
+  bool open_hangs_ = false;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<FakeDevice>> devices_;
   std::map<uint32_t, FakePair*> pairs_;
@@ -726,6 +731,13 @@ struct Calls {
     return fn(impl);
   }
 
+  static ibv_context* open_device(ibv_device* device) {
+    Impl& impl = *Impl::current();
+    std::unique_lock lock(impl.mutex_);
+    ++impl.counts_.contexts;
+    impl.hangs_no_more_.wait(lock, [&] { return !impl.open_hangs_; });
+    return Impl::open(device);
+  }
   static int query_device(ibv_context* /*context*/, ibv_device_attr* attributes) {
     *attributes = {};
     attributes->phys_port_cnt = 1;
@@ -796,9 +808,7 @@ VerbsTable FakeVerbs::Impl::make_table() {
   t.get_device_name = [](ibv_device* device) {
     return static_cast<FakeDevice*>(device)->name_text.c_str();
   };
-  t.open_device = [](ibv_device* device) {
-    return Calls::with([&](Impl& i) { return i.open(device); });
-  };
+  t.open_device = Calls::open_device;
   t.close_device = [](ibv_context* context) {
     return Calls::with([&](Impl& i) { return i.close(context); });
   };
@@ -881,6 +891,7 @@ void FakeVerbs::set_port_active(bool is_active) { impl_->set_port_active(is_acti
 void FakeVerbs::hang_when_destroying() { impl_->hang_when_destroying(); }
 void FakeVerbs::refuse_sends() { impl_->refuse_sends(); }
 void FakeVerbs::set_hanging(bool hangs) { impl_->set_hanging(hangs); }
+void FakeVerbs::set_open_hanging(bool hangs) { impl_->set_open_hanging(hangs); }
 FakeVerbsCounts FakeVerbs::counts() const { return impl_->counts(); }
 
 }  // namespace shoal::fabric

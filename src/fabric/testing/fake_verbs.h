@@ -90,6 +90,8 @@ class FakeVerbs {
   void set_hanging(bool hangs);
   // The same, for destroying only.
   void hang_when_destroying();
+  // While it hangs, opening a device does not return; the context counts already.
+  void set_open_hanging(bool hangs);
   FakeVerbsCounts counts() const;
 
   class Impl;

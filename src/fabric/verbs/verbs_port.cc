@@ -10,10 +10,16 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <utility>
+
+#include "fabric/tcp/interface_address.h"
+#include "fabric/verbs/bounded_call.h"
 
 namespace shoal::fabric {
 namespace {
 
+// Of a group that starts; a machine with many devices is still served.
+constexpr Nanoseconds kStartPatience = std::chrono::seconds(10);
 // GID tables are filled from their front; some have a thousand entries, each a system call to read.
 constexpr int kEmptyGidsMax = 32;
 
@@ -101,7 +107,8 @@ std::string_view gid_type_name(ibv_gid_type type) {
   }
 }
 
-// InfiniBand's codes of a lane's speed and of the number of lanes (ibv_query_port(3)).
+// InfiniBand's codes of a lane's speed and of the number of lanes (ibv_query_port(3)); 0 for a
+// speed that has none in 8 bits.
 double gbit_per_second(const ibv_port_attr& port) {
   const double lane = [&] {
     switch (port.active_speed) {
@@ -149,13 +156,13 @@ bool is_usable(const GidEntry& entry, const ibv_port_attr& port) {
   return port.link_layer != IBV_LINK_LAYER_ETHERNET || entry.type == IBV_GID_TYPE_ROCE_V2;
 }
 
-// By which addresses a peer gets to this entry: the GID's own, and those of the interfaces of IP
-// over InfiniBand that have this GID.
+// By which addresses a peer gets to this entry: that of a RoCE GID, or those of the interfaces of
+// IP over InfiniBand that have this GID.
 std::vector<std::string> addresses_of(const GidEntry& entry, const ibv_port_attr& port,
                                       const std::vector<InfinibandAddress>& infiniband) {
   const Gid gid = bytes_of(entry.gid);
-  std::vector<std::string> addresses = {text_of(gid)};
-  if (port.link_layer == IBV_LINK_LAYER_ETHERNET) return addresses;
+  if (port.link_layer == IBV_LINK_LAYER_ETHERNET) return {text_of(gid)};
+  std::vector<std::string> addresses;
   for (const InfinibandAddress& one : infiniband) {
     if (one.gid == gid) addresses.push_back(one.address);
   }
@@ -260,6 +267,7 @@ Result<VerbsPort> find_port(const VerbsTable& table, const SocketAddress& local,
       for (const GidEntry& entry : device.gids(static_cast<uint8_t>(number), *port)) {
         if (!is_usable(entry, *port)) continue;
         const std::vector<std::string> own = addresses_of(entry, *port, infiniband);
+        if (own.empty()) continue;
         addresses += fmt::format("{}{}", addresses.empty() ? "" : ", ", fmt::join(own, ", "));
         if (std::ranges::find(own, wanted_text) == own.end()) continue;
         if (port->state != IBV_PORT_ACTIVE) {
@@ -325,20 +333,45 @@ Result<std::vector<PortFacts>> list_ports(const VerbsTable& table,
   return ports;
 }
 
-Result<std::string> local_rdma_address(const VerbsTable& table) {
-  ASSIGN_OR_RETURN(const std::vector<PortFacts> ports, list_ports(table));
+Result<std::vector<PortFacts>> list_ports_bounded(const VerbsTable& table, Nanoseconds patience) {
+  // The table is copied, since a call that is given up goes on.
+  auto ports = run_bounded<Result<std::vector<PortFacts>>>([table] { return list_ports(table); },
+                                                           Deadline::after(patience));
+  if (ports.has_value()) return std::move(*ports);
+  return Status::node(std::string(kSilentDriver));
+}
+
+const std::string* meeting_address(const PortFacts& port, const std::set<std::string>& here) {
+  const auto found = std::ranges::find_if(port.addresses, [&here](const std::string& address) {
+    return !address.starts_with("fe80:") && here.contains(address);
+  });
+  return found == port.addresses.end() ? nullptr : &*found;
+}
+
+Result<std::string> choose_meeting_address(const std::vector<PortFacts>& ports,
+                                           const std::set<std::string>& here) {
   std::string others;
   for (const PortFacts& port : ports) {
-    // Link-local ones need a scope, which a GID does not have.
-    const auto found = std::ranges::find_if(
-        port.addresses, [](const std::string& address) { return !address.starts_with("fe80"); });
-    if (port.state == "active" && found != port.addresses.end()) return *found;
-    others +=
-        fmt::format("{}{} port {} is {}{}", others.empty() ? "" : "; ", port.device, port.number,
-                    port.state, found == port.addresses.end() ? " and has no IP address" : "");
+    const std::string* address = meeting_address(port, here);
+    if (port.state == "active" && address != nullptr) return *address;
+    others += others.empty() ? "" : "; ";
+    if (port.link.empty()) {
+      others += fmt::format("{} {}", port.device, port.state);
+    } else {
+      others += fmt::format("{} port {} is {}{}", port.device, port.number, port.state,
+                            address == nullptr ? " and has no IP address of this machine" : "");
+    }
   }
   return Status::node("no RDMA port can be used: " +
                       (others.empty() ? "this machine has no RDMA device" : others));
+}
+
+Result<std::string> local_rdma_address(const VerbsTable& table) {
+  ASSIGN_OR_RETURN(const std::vector<PortFacts> ports, list_ports_bounded(table, kStartPatience));
+  ASSIGN_OR_RETURN(const std::vector<InterfaceAddress> addresses, interface_addresses());
+  std::set<std::string> here;
+  for (const InterfaceAddress& address : addresses) here.insert(address.text);
+  return choose_meeting_address(ports, here);
 }
 
 }  // namespace shoal::fabric

@@ -3,15 +3,20 @@
 // A port is chosen by the address from which TCP reaches the peer: the device has a GID with that
 // address (RoCE v2; its index differs from host to host and is looked up, never assumed), or its
 // GID is that of an interface of IP over InfiniBand with that address.
-// Thread rule: pure functions over a table.
+// Thread rule: pure functions over a table. What asks a device blocks as long as its driver does,
+// where nothing else is said.
 #pragma once
 
 #include <netinet/in.h>
 
+#include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "fabric/tcp/address.h"
 #include "fabric/verbs/infiniband_address.h"
@@ -60,10 +65,6 @@ Result<VerbsPort> find_port(
     const VerbsTable& table, const SocketAddress& local,
     const std::vector<InfinibandAddress>& infiniband = infiniband_addresses());
 
-// An address of this machine that an RDMA port has: where the ranks of a local group meet. kNode:
-// none is active.
-Result<std::string> local_rdma_address(const VerbsTable& table);
-
 // An entry of a port's GID table.
 struct GidFacts {
   int index = 0;
@@ -75,10 +76,10 @@ struct GidFacts {
 struct PortFacts {
   std::string device;
   uint8_t number = 1;
-  std::string state;   // "active", "down", ...
-  std::string link{};  // "Ethernet", "InfiniBand"
-  uint32_t mtu = 0;    // bytes
-  double gbit_per_second = 0;
+  std::string state;           // "active", "down", ...
+  std::string link{};          // "Ethernet", "InfiniBand"
+  uint32_t mtu = 0;            // bytes
+  double gbit_per_second = 0;  // 0: unknown
   std::string firmware{};
   std::vector<std::string> addresses{};  // of RoCE v2 GIDs, or of IP over InfiniBand
   std::string physical_state{};          // "link up", "polling", ...
@@ -90,6 +91,21 @@ struct PortFacts {
 Result<std::vector<PortFacts>> list_ports(
     const VerbsTable& table,
     const std::vector<InfinibandAddress>& infiniband = infiniband_addresses());
+
+inline constexpr std::string_view kSilentDriver = "the driver of an RDMA device does not answer";
+inline constexpr Nanoseconds kPortPatience = std::chrono::seconds(2);
+// list_ports(), given up after so long (see run_bounded()). kNode also: kSilentDriver.
+Result<std::vector<PortFacts>> list_ports_bounded(const VerbsTable& table,
+                                                  Nanoseconds patience = kPortPatience);
+
+// The address at which a port is reached: the first one that an interface here has, so that it can
+// be listened on, and that needs no scope. Null: there is none.
+const std::string* meeting_address(const PortFacts& port, const std::set<std::string>& here);
+// That of the first active port. kNode: there is none; the message says why for each port.
+Result<std::string> choose_meeting_address(const std::vector<PortFacts>& ports,
+                                           const std::set<std::string>& here);
+// The same of this machine, within seconds: where the ranks of a local group meet.
+Result<std::string> local_rdma_address(const VerbsTable& table);
 
 // Bytes of an ibv_mtu.
 constexpr uint32_t mtu_bytes(ibv_mtu mtu) { return 128U << static_cast<unsigned>(mtu); }

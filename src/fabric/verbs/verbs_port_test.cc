@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <functional>
+#include <thread>
 
 #include "base/testing/planted_root.h"
 #include "fabric/testing/fake_verbs.h"
@@ -15,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 SocketAddress address_of(const std::string& host) {
   const auto all = resolve({.host = host, .port = 7000}, Deadline::after(std::chrono::seconds(5)));
@@ -119,16 +123,84 @@ TEST_F(InfinibandPortTest, IsFoundByTheAddressOfIpOverInfiniband) {
   EXPECT_FALSE(port->has_gid_routing);
   const auto ports = list_ports(table_, addresses);
   ASSERT_TRUE(ports.is_ok());
-  EXPECT_THAT(ports->at(0).addresses, ElementsAre("192.0.2.1", "10.0.0.5"));
-  EXPECT_THAT(ports->at(1).addresses, ElementsAre("198.51.100.7")) << "another port's GID";
+  EXPECT_THAT(ports->at(0).addresses, ElementsAre("10.0.0.5")) << "a GID is no address";
+  EXPECT_THAT(ports->at(1).addresses, IsEmpty()) << "another port's GID";
   EXPECT_EQ(ports->at(0).link, "InfiniBand");
   EXPECT_EQ(ports->at(0).lid, 7U);
+}
+
+// A subnet prefix that looks like an address which an interface has is still none.
+TEST_F(InfinibandPortTest, RanksMeetAtTheAddressOfIpOverInfiniband) {
+  const auto ports = list_ports(table_, {{"10.0.0.5", gid_}});
+  ASSERT_TRUE(ports.is_ok());
+  const auto address = choose_meeting_address(*ports, {"192.0.2.1", "10.0.0.5"});
+  ASSERT_TRUE(address.is_ok()) << address.status().message();
+  EXPECT_EQ(*address, "10.0.0.5");
+  EXPECT_FALSE(find_port(table_, address_of("192.0.2.1"), {}).is_ok());
 }
 
 TEST_F(InfinibandPortTest, IsNotFoundByAnAddressOfAnotherNetwork) {
   EXPECT_FALSE(find_port(table_, address_of("10.0.0.5"), {}).is_ok());
   EXPECT_FALSE(find_port(verbs_.table(), address_of("10.0.0.5"), {{"10.0.0.5", gid_}}).is_ok())
       << "a port of Ethernet has no IP over InfiniBand";
+}
+
+TEST(MeetingAddress, IsOneThatCanBeListenedOn) {
+  const PortFacts port{.device = "mlx5_0",
+                       .state = "active",
+                       .link = "Ethernet",
+                       .addresses = {"fe80::1", "203.0.113.9", "192.0.2.1", "192.0.2.2"}};
+  const std::string* address = meeting_address(port, {"fe80::1", "192.0.2.1", "192.0.2.2"});
+  ASSERT_NE(address, nullptr);
+  EXPECT_EQ(*address, "192.0.2.1") << "no scope is known, and no interface here has 203.0.113.9";
+  EXPECT_EQ(meeting_address(port, {"fe80::1"}), nullptr);
+}
+
+TEST(MeetingAddress, IsThatOfTheFirstActivePortOrTheReasonsWhyThereIsNone) {
+  std::vector<PortFacts> ports = {
+      {.device = "mlx5_0", .state = "cannot be opened"},
+      {.device = "mlx5_1", .state = "down", .link = "Ethernet", .addresses = {"192.0.2.1"}},
+      {.device = "mlx5_2", .state = "active", .link = "Ethernet", .addresses = {"203.0.113.9"}}};
+  const std::set<std::string> here = {"192.0.2.1", "192.0.2.2"};
+  const auto none = choose_meeting_address(ports, here);
+  EXPECT_EQ(none.status().code(), StatusCode::kNode);
+  EXPECT_EQ(none.status().message(),
+            "no RDMA port can be used: mlx5_0 cannot be opened; mlx5_1 port 1 is down; mlx5_2 port "
+            "1 is active and has no IP address of this machine");
+  ports.push_back(
+      {.device = "mlx5_3", .state = "active", .link = "Ethernet", .addresses = {"192.0.2.2"}});
+  EXPECT_EQ(*choose_meeting_address(ports, here), "192.0.2.2");
+}
+
+bool comes_true(const std::function<bool()>& what) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!what() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return what();
+}
+
+TEST(VerbsPorts, AreGivenUpWhereADriverHangs) {
+  FakeVerbs verbs({.addresses = {"192.0.2.1"}, .has_engine_thread = false});
+  EXPECT_EQ(list_ports_bounded(verbs.table(), std::chrono::seconds(20))->size(), 1U);
+  verbs.set_open_hanging(true);
+  const auto ports = list_ports_bounded(verbs.table(), std::chrono::milliseconds(50));
+  EXPECT_EQ(ports.status().code(), StatusCode::kNode);
+  EXPECT_EQ(ports.status().message(), kSilentDriver);
+  // What was left to itself ends once the driver goes on.
+  ASSERT_TRUE(comes_true([&] { return verbs.counts().contexts == 1; }));
+  verbs.set_open_hanging(false);
+  EXPECT_TRUE(comes_true([&] { return verbs.counts().is_all_gone(); }));
+}
+
+TEST(VerbsPorts, ARateThatHasNoCodeIsUnknown) {
+  const FakeVerbs verbs({.addresses = {"192.0.2.1"}, .has_engine_thread = false});
+  VerbsTable table = verbs.table();
+  table.query_port = [](ibv_context* /*context*/, uint8_t /*port*/, ibv_port_attr* attributes) {
+    *attributes = {};
+    attributes->active_width = 2;
+    attributes->active_speed = 0;  // what is left in 8 bits of XDR's 256
+    return 0;
+  };
+  EXPECT_EQ(list_ports(table)->front().gbit_per_second, 0);
 }
 
 TEST(InfinibandAddresses, AreReadFromTheInterfacesLinkAddresses) {
