@@ -5,15 +5,20 @@
     sudo bench/peers/rdma.py --markdown
     sudo bench/peers/rdma.py --guest --json      # on soft-RoCE in an emulated guest, where there is no device
 
-Latency is half of a round trip, bandwidth one way. Shoal's figures are those of `shoal bench fabric --link
-verbs`; the others' those of ib_send_lat, ib_send_bw and ucx_perftest on the same device, and of an all-reduce
-over Open MPI (all_reduce_mpi.c). All poll. UCX is measured at its transport, rc_verbs, without its protocols
-above: active messages up to 4 KiB, as they fit its segments, and RDMA writes above. The peers are Debian 12's
-packages (peer_root.py). Each turn runs everything once; what is printed is the median over the turns, with
-the least and the most in brackets, and how Shoal stands to the best of the others: by medians, and by the
-best turn of each, which a busy machine disturbs least. A peer that fails is left out of the later turns.
+Latency is half of a round trip, bandwidth one way, all bytes over all of the time. Shoal's figures are those of
+`shoal bench fabric --link verbs --poll`; the others' those of ib_send_lat, ib_send_bw and ucx_perftest on the
+same port and GID, and of an all-reduce over Open MPI (all_reduce_mpi.c). All poll: none yields or sleeps while it
+waits. UCX is measured at its transport, rc_verbs, without its protocols above: active messages up to 4 KiB, as
+they fit its segments, and RDMA writes above. The peers are Debian 12's packages (peer_root.py). Each turn runs
+everything once; what is printed, to standard error after each turn too, is the median over the turns, with the
+least and the most and the number of turns that gave a figure in brackets, and how Shoal stands to the best of
+the others: by medians, and by the best turn of each, which a busy machine disturbs least. What fails is tried
+once more; a peer that failed in the first turn is left out of the later ones.
 """
 import argparse
+import contextlib
+import dataclasses
+import functools
 import json
 import os
 import re
@@ -25,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import peer_root
 
@@ -37,6 +43,7 @@ REDUCE_SIZES = [4096, 16384, 65536]
 UCX_SHORT_MAX, UCX_SEGMENT_MAX = 64, 4096
 PORT = 18515
 COMMAND_S = 60
+T = TypeVar("T")
 # What a command's figures are called, the unit they are shown in, and whether more is better.
 LATENCY, BANDWIDTH, REDUCE = "latency", "bandwidth", "all-reduce"
 UNITS = {LATENCY: ("µs", 1e6), BANDWIDTH: ("MB/s", 1e-6), REDUCE: ("µs", 1e6)}
@@ -122,6 +129,11 @@ class Pair:
     parse: Callable[[str, int], float]
 
 
+def tried_twice(measure: Callable[[], T], is_good: Callable[[T], bool]) -> T:
+    result = measure()
+    return result if is_good(result) else measure()
+
+
 def perftest(program: str, *options: str) -> Callable[[Device, int, int], list[str]]:
     return lambda device, size, count: [program, "-d", device.name, "-i", str(device.port), "-x",
                                         str(device.gid_index), "-s", str(size), "-n", str(count), "-F", "-p",
@@ -132,7 +144,7 @@ def ucx(what: str) -> Callable[[Device, int, int], list[str]]:
     def command(device: Device, size: int, count: int) -> list[str]:
         test, layout = (f"am_{what}", "short" if size <= UCX_SHORT_MAX else "bcopy") \
             if size <= UCX_SEGMENT_MAX else (f"put_{what}", "zcopy")
-        return ["ucx_perftest", "-d", f"{device.name}:{device.port}", "-x", "rc_verbs", "-t", test, "-D", layout,
+        return ["env", f"UCX_IB_GID_INDEX={device.gid_index}", "ucx_perftest", "-d", f"{device.name}:{device.port}", "-x", "rc_verbs", "-t", test, "-D", layout,
                 "-s", str(size), "-n", str(count), "-w", str(max(count // 10, 1)), "-f", "-v", "-p", str(PORT)]
     return command
 
@@ -182,7 +194,7 @@ class Peers:
         words = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2", "--mca", "pml", "ucx", "--mca",
                  "osc", "^ucx", "--mca", "btl", "^openib", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices",
                  "any", "--mca", "mpi_yield_when_idle", "0", "-x", "UCX_TLS=rc,self", "-x",
-                 f"UCX_NET_DEVICES={device.name}:{device.port}", self.mpi, str(rounds), *map(str, REDUCE_SIZES)]
+                 f"UCX_NET_DEVICES={device.name}:{device.port}", "-x", f"UCX_IB_GID_INDEX={device.gid_index}", self.mpi, str(rounds), *map(str, REDUCE_SIZES)]
         # It takes no host without a name.
         named = ["unshare", "--uts", "sh", "-c", "hostname localhost; exec \"$@\"", "sh"]
         done = peer_root.run_together([named + self.root.command(*words)], timeout_s=COMMAND_S)
@@ -198,24 +210,45 @@ def complain(what: str, done: list[subprocess.CompletedProcess]) -> None:
     print(f"rdma.py: {what} does not run here: {said}", file=sys.stderr)
 
 
-def run_shoal(program: Path, seconds: float) -> Iterator[tuple[str, int, float]]:
+def shoal_figures(link: dict) -> Iterator[tuple[str, int, float]]:
+    """Kind, size and figure of what `shoal bench fabric` says of a link."""
+    for pair in link["pairs"]:
+        yield from ((LATENCY, entry["bytes"], entry["one_way_seconds"]["median"])
+                    for entry in pair["round_trip"] if entry["bytes"] in LATENCY_SIZES)
+        yield from ((BANDWIDTH, entry["bytes"], entry["overall_bytes_per_second"])
+                    for entry in pair["stream"] if entry["bytes"] in BANDWIDTH_SIZES)
+    yield from ((REDUCE, entry["bytes"], entry["seconds"]["median"])
+                for entry in link["all_reduce"] if entry["algorithm"] == "chosen")
+
+
+def other_port(port: dict, device: Device) -> str | None:
+    """What tells Shoal's port from the peers'; None: they are the same."""
+    shoal, peers = (port["device"], port["number"], port["gid_index"]), (device.name, device.port, device.gid_index)
+    if shoal == peers:
+        return None
+    return "Shoal goes through {} port {}, GID {}; the peers through {} port {}, GID {}".format(*shoal, *peers)
+
+
+def run_shoal(program: Path, device: Device, seconds: float) -> Iterator[tuple[str, int, float]]:
     """Kind, size and figure of one run; of messages and of sums each with their own sizes."""
     for operations, sizes in ((("round-trip", "stream"), sorted({*LATENCY_SIZES, *BANDWIDTH_SIZES})),
                               (("all-reduce",), REDUCE_SIZES)):
-        command = [str(program), "bench", "fabric", "--link", "verbs", "--json", "--seconds", str(seconds),
+        command = [str(program), "bench", "fabric", "--link", "verbs", "--poll", "--json", "--seconds", str(seconds),
                    "--operations", ",".join(operations), "--sizes", ",".join(map(str, sizes))]
-        done = peer_root.run_together([command], timeout_s=COMMAND_S + 4 * seconds)
-        if done[0].returncode != 0:
+
+        def measure() -> dict | None:
+            done = peer_root.run_together([command], timeout_s=COMMAND_S + 4 * seconds)
+            if done[0].returncode == 0:
+                return json.loads(done[0].stdout)["links"][0]
             complain(" ".join(command), done)
+            return None
+
+        link = tried_twice(measure, lambda link: link is not None)
+        if link is None:
             continue
-        link = json.loads(done[0].stdout)["links"][0]
-        for pair in link["pairs"]:
-            yield from ((LATENCY, entry["bytes"], entry["one_way_seconds"]["median"])
-                        for entry in pair["round_trip"] if entry["bytes"] in LATENCY_SIZES)
-            yield from ((BANDWIDTH, entry["bytes"], entry["bytes_per_second"]["median"])
-                        for entry in pair["stream"] if entry["bytes"] in BANDWIDTH_SIZES)
-        yield from ((REDUCE, entry["bytes"], entry["seconds"]["median"])
-                    for entry in link["all_reduce"] if entry["algorithm"] == "chosen")
+        if difference := other_port(link["port"], device):
+            peer_root.fail(f"{difference}: take the other addresses away, so that one port is left")
+        yield from shoal_figures(link)
 
 
 def take_turn(peers: Peers, device: Device, args: argparse.Namespace, figures: Figures) -> None:
@@ -228,22 +261,26 @@ def take_turn(peers: Peers, device: Device, args: argparse.Namespace, figures: F
     def is_wanted(kind: str, program: str, size: int) -> bool:
         return is_first or (kind, program, size) in figures
 
-    for kind, size, figure in run_shoal(args.shoal, args.seconds):
+    for kind, size, figure in run_shoal(args.shoal, device, args.seconds):
         note(kind, "Shoal", size, figure)
     for pair in PAIRS:
         for size in LATENCY_SIZES if pair.kind == LATENCY else BANDWIDTH_SIZES:
             if not is_wanted(pair.kind, pair.peer, size):
                 continue
             count = iterations(pair.kind, size, args.iterations)
-            note(pair.kind, pair.peer, size, peers.run_pair(pair, device, size, count))
+            figure = tried_twice(functools.partial(peers.run_pair, pair, device, size, count), lambda one: one > 0)
+            note(pair.kind, pair.peer, size, figure)
     if is_wanted(REDUCE, MPI, REDUCE_SIZES[0]):
-        for size, seconds in peers.run_mpi(device, args.iterations // 4).items():
+        for size, seconds in tried_twice(lambda: peers.run_mpi(device, args.iterations // 4), bool).items():
             note(REDUCE, MPI, size, seconds)
 
 
-def spread(values: list[float], scale: float) -> str:
+def spread(values: list[float], scale: float, turns: int) -> str:
+    """The median, and in brackets the least, the most and how many turns gave a figure."""
+    if not values:
+        return f"(0/{turns})"
     low, middle, high = min(values), statistics.median(values), max(values)
-    return f"{middle * scale:.4g} ({low * scale:.3g} to {high * scale:.3g})"
+    return f"{middle * scale:.4g} ({low * scale:.3g} to {high * scale:.3g}, {len(values)}/{turns})"
 
 
 def ratio_to_best(kind: str, figures: dict[str, float]) -> float | None:
@@ -268,16 +305,18 @@ def rows_of(figures: Figures) -> list[dict]:
     return rows
 
 
-def show(rows: list[dict], markdown: bool) -> None:
+def table_of(rows: list[dict], turns: int) -> list[list[str]]:
+    """As text, of so many turns; empty cells are what a program is not asked for."""
     names = ["Shoal", "perftest", "UCX", MPI]
     table = [["", "bytes", *names, "Shoal / best", "best turns"]]
     for row in rows:
         unit, scale = UNITS[row["kind"]]
         ratios = [f"{ratio:.2f}" if ratio else "" for ratio in (row["to_best"], row["best_turn_to_best"])]
         table.append([f"{row['kind']}, {unit}", str(row["bytes"]),
-                      *(spread(row["turns"][name], scale) if name in row["turns"] else "" for name in names),
+                      *(spread(row["turns"].get(name, []), scale, turns)
+                        if name == "Shoal" or (name == MPI) == (row["kind"] == REDUCE) else "" for name in names),
                       *ratios])
-    peer_root.print_table(table, markdown, str.rjust)
+    return table
 
 
 def run_in_guest(arguments: list[str], args: argparse.Namespace) -> int:
@@ -285,7 +324,8 @@ def run_in_guest(arguments: list[str], args: argparse.Namespace) -> int:
     peer_root.run_quietly([sys.executable, __file__, "--prepare"])
     guest = [sys.executable, str(ROOT / "tests/guest/guest.py"), "--processors", str(args.processors), "--memory",
              "1536", "--seconds", str(args.guest_seconds), "--env",
-             f"XDG_CACHE_HOME={peer_root.cache_folder().parents[1]}", "--", "python3", __file__, *arguments]
+             f"XDG_CACHE_HOME={peer_root.cache_folder().parents[1]}", "--", "python3", __file__, *arguments,
+             "--shoal", str(args.shoal)]
     return subprocess.run(guest, cwd=ROOT, check=False).returncode
 
 
@@ -325,11 +365,15 @@ def main() -> int:
         started = time.monotonic()
         take_turn(peers, device, args, figures)
         print(f"{device.name}: turn {turn + 1} of {args.runs}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+        if turn + 1 < args.runs:
+            with contextlib.redirect_stdout(sys.stderr):
+                peer_root.print_table(table_of(rows_of(figures), turn + 1), False, str.rjust)
     rows = rows_of(figures)
     if args.json:
-        print(json.dumps({"device": device.name, "processors": os.cpu_count(), "rows": rows}, indent=1))
+        print(json.dumps({"device": dataclasses.asdict(device), "processors": os.cpu_count(), "turns": args.runs,
+                          "rows": rows}, indent=1))
     else:
-        show(rows, args.markdown)
+        peer_root.print_table(table_of(rows, args.runs), args.markdown, str.rjust)
     return 0
 
 

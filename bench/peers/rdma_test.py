@@ -1,8 +1,12 @@
 """rdma: what peers print becomes figures; devices are found by their GIDs; ratios go the right way."""
 
+import contextlib
+import io
+import json
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import rdma
 
@@ -55,6 +59,61 @@ class DeviceTest(unittest.TestCase):
             self.assertEqual(list(rdma.active_devices(Path(folder, "none"))), [])
 
 
+    def test_another_port_than_shoals_is_noticed(self):
+        device = rdma.Device("rxe1", 1, 2, "192.0.2.1")
+        port = {"device": "rxe1", "number": 1, "gid_index": 2, "mtu": 4096}
+        self.assertIsNone(rdma.other_port(port, device))
+        for other in ({"device": "rxe0"}, {"number": 2}, {"gid_index": 1}):
+            self.assertRegex(rdma.other_port({**port, **other}, device), "Shoal goes through .*the peers through rxe1")
+
+
+class ShoalTest(unittest.TestCase):
+    LINK = {"link": "verbs", "port": {"device": "rxe1", "number": 1, "gid_index": 2, "mtu": 4096},
+            "pairs": [{"round_trip": [{"bytes": 64, "one_way_seconds": {"median": 2e-5}},
+                                      {"bytes": 65536, "one_way_seconds": {"median": 2e-3}}],
+                       "stream": [{"bytes": 65536, "bytes_per_second": {"median": 9e7},
+                                   "overall_bytes_per_second": 5e7}]}],
+            "all_reduce": [{"bytes": 4096, "algorithm": "one-shot", "seconds": {"median": 1e-4}},
+                           {"bytes": 4096, "algorithm": "chosen", "seconds": {"median": 2e-4}}]}
+
+    def test_bandwidth_is_that_of_all_bytes_over_all_of_the_time(self):
+        self.assertEqual(list(rdma.shoal_figures(self.LINK)),
+                         [(rdma.LATENCY, 64, 2e-5), (rdma.BANDWIDTH, 65536, 5e7), (rdma.REDUCE, 4096, 2e-4)])
+
+    def run_program(self, folder: str, device: rdma.Device, fails: int) -> list[tuple[str, int, float]]:
+        """A program in Shoal's place that fails so many times, then prints LINK."""
+        Path(folder, "answer").write_text(json.dumps({"links": [self.LINK]}))
+        Path(folder, "count").write_text("0")
+        program = Path(folder, "shoal")
+        program.write_text(f"#!/bin/sh\ncd {folder}\necho $(($(cat count) + 1)) >count\necho \"$@\" >>words\n"
+                           f"[ $(cat count) -gt {fails} ] && exec cat answer\necho broken >&2; exit 1\n")
+        program.chmod(0o755)
+        with contextlib.redirect_stderr(io.StringIO()):
+            return list(rdma.run_shoal(program, device, 1))
+
+    def test_a_run_that_fails_is_tried_once_more(self):
+        device = rdma.Device("rxe1", 1, 2, "192.0.2.1")
+        for fails, count in ((0, 6), (1, 6), (2, 3), (4, 0)):
+            with tempfile.TemporaryDirectory() as folder:
+                self.assertEqual(len(self.run_program(folder, device, fails)), count)
+                self.assertIn("--link verbs --poll --json", Path(folder, "words").read_text())
+
+    def test_another_port_ends_the_comparison(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(SystemExit, "GID 2; the peers through"):
+            self.run_program(folder, rdma.Device("rxe1", 1, 0, "192.0.2.1"), 0)
+
+    def test_the_program_is_the_callers_in_the_guest_too(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            Path("shoal").touch()
+            args = rdma.parse_arguments(["--guest", "--shoal", "shoal"])
+            with mock.patch("rdma.peer_root.run_quietly"), mock.patch("rdma.subprocess.run") as run:
+                rdma.run_in_guest(["--shoal", "shoal"], args)
+            inner = run.call_args.args[0]
+            words = inner[inner.index(rdma.__file__) + 1:]
+            self.assertEqual(rdma.parse_arguments(words).shoal, Path(folder, "shoal").resolve())
+            self.assertTrue(Path(words[-1]).is_absolute())
+
+
 class RowsTest(unittest.TestCase):
     def row(self, kind: str, size: int, figures: rdma.Figures) -> dict:
         return next(row for row in rdma.rows_of(figures) if (row["kind"], row["bytes"]) == (kind, size))
@@ -67,6 +126,16 @@ class RowsTest(unittest.TestCase):
         latency = self.row(rdma.LATENCY, 64, figures)
         self.assertEqual((latency["to_best"], latency["best_turn_to_best"]), (2.0, 2.0))
         self.assertAlmostEqual(self.row(rdma.BANDWIDTH, 65536, figures)["to_best"], 0.9)
+
+    def test_a_cell_says_how_many_turns_gave_a_figure(self):
+        figures = {(rdma.LATENCY, "Shoal", 64): [1e-6, 3e-6, 2e-6], (rdma.LATENCY, "perftest", 64): [1e-6]}
+        head, *rows = rdma.table_of(rdma.rows_of(figures), 3)
+        self.assertEqual({len(row) for row in rows}, {len(head)})
+        row = dict(zip(head, rows[0]))
+        self.assertEqual((row["Shoal"], row["perftest"], row["UCX"], row[rdma.MPI]),
+                         ("2 (1 to 3, 3/3)", "1 (1 to 1, 1/3)", "(0/3)", ""))
+        last = dict(zip(head, rows[-1]))
+        self.assertEqual((last["Shoal"], last["perftest"], last["UCX"], last[rdma.MPI]), ("(0/3)", "", "", "(0/3)"))
 
     def test_without_others_there_is_no_ratio(self):
         row = self.row(rdma.REDUCE, 16384, {(rdma.REDUCE, "Shoal", 16384): [1.0]})

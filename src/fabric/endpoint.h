@@ -53,6 +53,14 @@ class MemoryRegistrar {
   virtual void unregister_memory(std::span<std::byte> memory) = 0;
 };
 
+// The port of an RDMA device that a link goes through.
+struct LinkPort {
+  std::string device{};
+  int number = 1;
+  int gid_index = 0;
+  uint32_t mtu = 0;  // bytes
+};
+
 struct EndpointInfo {
   std::string link;  // "shm", "tcp", "verbs", "ucx" or "sim"
   int self_rank = 0;
@@ -63,6 +71,7 @@ struct EndpointInfo {
   // A capability that some links have: memory that all ranks map, beside the slots. Borrowed.
   MappedMemory* mapped = nullptr;
   MemoryRegistrar* registrar = nullptr;  // null where payloads are always copied. Borrowed.
+  std::optional<LinkPort> port{};        // over verbs
 };
 
 // A slot to be filled and posted. The index is the endpoint's own.

@@ -91,6 +91,8 @@ class Fabric {
   // The clock to make deadlines with (virtual in the simulation).
   const Clock& clock() const { return *parts_.clock; }
   const SpinPolicy& spin() const { return parts_.spin; }
+  // How this rank waits from now on. Its is_crowded is the same on all ranks.
+  void set_spin(const SpinPolicy& spin) { parts_.spin = spin; }
   // As EndpointInfo::link, or "none" for a group of one.
   std::string_view link_name() const;
   // Closes this descriptor with the fabric: others watch it to know that the process lives.

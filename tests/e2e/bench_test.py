@@ -100,6 +100,9 @@ class FabricTest(harness.Case):
                 self.assertEqual(len(entry["cpu_seconds_per_message"]), 2)
         for entry in pair["round_trip"]:
             self.assertAlmostEqual(entry["one_way_seconds"]["p99"], entry["seconds"]["p99"] / 2)
+        for entry in (*pair["stream"], *pair["both_ways"]):
+            self.assertGreater(entry["overall_bytes_per_second"], entry["bytes_per_second"]["p10"] / 2)
+            self.assertLess(entry["overall_bytes_per_second"], entry["bytes_per_second"]["max"] * 1.001)
         for entry in pair["stream"]:
             self.assertAlmostEqual(entry["messages_per_second"] * entry["bytes"],
                                    entry["bytes_per_second"]["median"], places=0)
@@ -110,7 +113,7 @@ class FabricTest(harness.Case):
             result = self.succeed_json(*self.QUICK, "--link", "shm,tcp", "--nodes", "3", "--sizes",
                                        "4K,64,64", "--plot", plot)
             svg = ElementTree.fromstring(plot.read_text(encoding="utf-8"))
-        self.assertEqual((result["nodes"], result["missing"]), (3, []))
+        self.assertEqual((result["nodes"], result["poll"], result["missing"]), (3, False, []))
         self.assertEqual([link["link"] for link in result["links"]], ["shm", "tcp"])
         for link in result["links"]:
             self.assertEqual([pair["ranks"] for pair in link["pairs"]], [[0, 1], [0, 2], [1, 2]])
@@ -120,7 +123,9 @@ class FabricTest(harness.Case):
                 self.assertEqual(sorted({entry["bytes"] for entry in link[operation]}), [64, 4096])
                 for entry in link[operation]:
                     self.check_spread(entry["seconds"])
-                    self.check_spread(entry["single_seconds"])
+                    # A root of a broadcast is done as soon as it has sent.
+                    self.assertEqual("single_seconds" in entry, operation != "broadcast")
+                    self.check_spread(entry.get("single_seconds", entry["seconds"]))
         algorithms = [{entry["algorithm"] for entry in link["all_reduce"]} for link in result["links"]]
         self.assertEqual(algorithms[1], {"chosen", "one-shot", "scatter-gather"})
         self.assertLess(algorithms[1], algorithms[0])  # shared memory has more ways
@@ -151,6 +156,22 @@ class FabricTest(harness.Case):
                 for entry in result["pairs"][0]["stream"]:
                     self.assertGreater(entry["bytes_per_second"]["median"], 0)
 
+    def test_data_beyond_the_bare_exchange_is_measured_without_it(self):
+        result = self.succeed_json(*self.QUICK, "--link", "shm", "--sizes", "4K,17M", "--operations", "all-reduce")
+        chosen = [entry for entry in result["links"][0]["all_reduce"] if entry["algorithm"] == "chosen"]
+        self.assertEqual([(entry["bytes"] >> 10, "bare_seconds" in entry) for entry in chosen],
+                         [(4, True), (17 << 10, False)])
+
+    def test_ranks_can_poll_and_no_link_is_measured_twice(self):
+        options = ("bench", "fabric", "--poll", "--rounds", "20", "--link", "tcp,shm,tcp", "--sizes", "64",
+                   "--operations", "round-trip")
+        result = self.succeed_json(*options)
+        self.assertTrue(result["poll"])
+        self.assertEqual([link["link"] for link in result["links"]], ["tcp", "shm"])
+        self.assertEqual([link["pairs"][0]["round_trip"][0]["rounds"] for link in result["links"]], [20, 20])
+        self.assertNotIn("port", result["links"][0])
+        self.assertIn("who waits polls", self.succeed(*options))
+
     def test_the_tables_name_links_sizes_and_operations(self):
         text = self.succeed(*self.QUICK, "--link", "tcp,shm", "--sizes", "64,1M", "--nodes", "3")
         for words in ("3 nodes", "tcp p50", "shm p99", "half of a round trip", "messages/s", "both ways",
@@ -158,21 +179,26 @@ class FabricTest(harness.Case):
             self.assertIn(words, text)
 
     def test_a_link_that_is_not_here_is_named_and_the_others_are_measured(self):
+        """It is a failure where it was asked for by name."""
         if list(Path("/sys/class/infiniband").glob("*")):
             self.skipTest("this machine has an RDMA device")
         options = (*self.QUICK, "--sizes", "64", "--operations", "round-trip")
-        done = harness.shoal(*options, "--link", "verbs,tcp", "--json")
-        self.assertEqual(done.returncode, 0)
-        self.assertRegex(done.stderr, r"\Ashoal: note: verbs was not measured: .+\n\Z")
-        result = json.loads(done.stdout)
-        self.assertEqual([link["link"] for link in result["links"]], ["tcp"])
-        self.assertEqual([one["link"] for one in result["missing"]], ["verbs"])
+        for chosen, links, code, kind in ((("--link", "verbs,tcp"), ["tcp"], 1, ""),
+                                          ((), ["shm", "tcp"], 0, "note: ")):
+            done = harness.shoal(*options, *chosen, "--json")
+            self.assertEqual(done.returncode, code)
+            self.assertRegex(done.stderr, rf"\Ashoal: {kind}verbs was not measured: .+\n\Z")
+            result = json.loads(done.stdout)
+            self.assertEqual([link["link"] for link in result["links"]], links)
+            self.assertEqual([one["link"] for one in result["missing"]], ["verbs"])
         self.fail_with(*options, "--link", "verbs", says="verbs: ")
 
     def test_what_cannot_be_measured_is_refused(self):
         for options, words in ((("--sizes", "0"), "--sizes"), (("--sizes", "1G"), "--sizes"),
                                (("--link", "ipx"), "--link"), (("--operations", "scan"), "--operations"),
-                               (("--seconds", "0"), "--seconds"), (("--nodes", "1"), "--nodes")):
+                               (("--seconds", "0"), "--seconds"), (("--nodes", "1"), "--nodes"),
+                               (("--operations", "all-reduce,broadcast", "--plot", "/tmp/no.svg"),
+                                "--plot draws messages")):
             self.fail_with("bench", "fabric", *options, code=2, says=words)
         self.fail_with("bench", "fabric", "--plot", "/no/such/folder/a.svg", says="cannot write")
 

@@ -11,7 +11,8 @@ declare -rA PACKAGES=(
     prometheus-cpp-dev libibverbs-dev libucx-dev"
   [check]="clang-tidy-19 clang-format-19"
   [test]="libclang-rt-19-dev llvm-19 npm dpkg-dev file curl openssl python3-numpy qemu-user
-    qemu-system-x86 iproute2 ibverbs-providers libucx0 libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libstdc++-12-dev-arm64-cross googletest"
+    qemu-system-x86 iproute2 ibverbs-providers libucx0 libc6-dev-arm64-cross
+    libgcc-12-dev-arm64-cross libstdc++-12-dev-arm64-cross googletest"
 )
 readonly CARGO_VERSION_MIN=1.85
 

@@ -124,7 +124,7 @@ _shoal() {
     "plan") words="-h --help --nodes --split --ctx --kv --exact --explain --json" ;;
     "bench") words="model fabric machine -h --help" ;;
     "bench model") words="-h --help -p --prompt-tokens -n --answer-tokens --depth --repeats --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --json" ;;
-    "bench fabric") words="-h --help --link --nodes --sizes --operations --seconds --rounds --plot -q --quiet --json" ;;
+    "bench fabric") words="-h --help --link --nodes --sizes --operations --seconds --rounds --poll --plot -q --quiet --json" ;;
     "bench machine") words="-h --help --threads --types -q --quiet --json" ;;
     "trace") words="-h --help -o --output --steps --depth --prompt-tokens --json --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet" ;;
     "eval") words="-h --help --text --reference --window --limit --decode --nodes --split --ctx --kv --exact --link --threads --kernels -q --quiet --json" ;;

@@ -119,6 +119,7 @@ complete -c shoal -n '__fish_seen_subcommand_from bench; and __fish_seen_subcomm
 complete -c shoal -n '__fish_seen_subcommand_from bench; and __fish_seen_subcommand_from fabric' -l operations -x -a 'round-trip stream both-ways all-reduce all-gather broadcast' -d 'What to measure; default: all'
 complete -c shoal -n '__fish_seen_subcommand_from bench; and __fish_seen_subcommand_from fabric' -l seconds -x -d 'About how long each kind of link is measured'
 complete -c shoal -n '__fish_seen_subcommand_from bench; and __fish_seen_subcommand_from fabric' -l rounds -x -d 'Rounds of each small size, however long they take'
+complete -c shoal -n '__fish_seen_subcommand_from bench; and __fish_seen_subcommand_from fabric' -l poll -d 'Who waits polls, without ever yielding; needs a core for each node'
 complete -c shoal -n '__fish_seen_subcommand_from bench; and __fish_seen_subcommand_from fabric' -l plot -r -F -d 'Draw latency and bandwidth over size, as SVG'
 complete -c shoal -n '__fish_seen_subcommand_from bench; and __fish_seen_subcommand_from fabric' -s q -l quiet -d 'No progress on standard error'
 complete -c shoal -n '__fish_seen_subcommand_from bench; and __fish_seen_subcommand_from fabric' -l json -d 'Print JSON'

@@ -193,7 +193,7 @@ std::optional<Answers> ask_drivers(const std::vector<std::string>& files,
   // Copied, since a call that is given up goes on.
   std::optional<fabric::VerbsTable> calls;
   if (table.is_ok()) calls = **table;
-  return fabric::run_bounded<Answers>(
+  auto asked = fabric::run_bounded<Answers>(
       [files, calls] {
         Answers answers;
         for (const std::string& file : files) {
@@ -203,6 +203,8 @@ std::optional<Answers> ask_drivers(const std::vector<std::string>& files,
         return answers;
       },
       Deadline::after(fabric::kPortPatience));
+  if (!asked.is_ok()) return std::nullopt;
+  return std::move(*asked);
 }
 
 Status try_shared_memory(int nodes) {

@@ -40,6 +40,11 @@ Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info, 
   info.registrar = link.get();
   UniqueFd wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake_fd.is_valid()) return Status::from_errno("eventfd", errno);
+  const VerbsPort& port = link->port();
+  info.port = LinkPort{.device = port.device,
+                       .number = port.number,
+                       .gid_index = port.gid_index,
+                       .mtu = mtu_bytes(port.mtu)};
   return std::unique_ptr<VerbsEndpoint>(
       new VerbsEndpoint(std::move(info), std::move(link), std::move(wake_fd), health));
 }

@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <random>
 
 #include "fabric/testing/fake_verbs.h"
@@ -272,6 +273,16 @@ void expect_found(const FakeVerbsOptions& options, const testing::Matcher<std::s
     if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
   }
   EXPECT_GT(broken, 190);
+}
+
+TEST(VerbsEndpoint, ItsInfoNamesThePort) {
+  Pair pair(by_hand(Mode::kLinuxRc));
+  const std::optional<LinkPort>& port = pair.side(0).endpoint->info().port;
+  ASSERT_TRUE(port.has_value());
+  EXPECT_EQ(port->device, "fake0");
+  EXPECT_EQ(port->number, 1);
+  EXPECT_EQ(port->gid_index, 3);
+  EXPECT_EQ(port->mtu, 1024U);
 }
 
 TEST(VerbsEndpoint, ALostMessageIsNoticedByTheNextOne) {

@@ -337,7 +337,7 @@ Result<std::vector<PortFacts>> list_ports_bounded(const VerbsTable& table, Nanos
   // The table is copied, since a call that is given up goes on.
   auto ports = run_bounded<Result<std::vector<PortFacts>>>([table] { return list_ports(table); },
                                                            Deadline::after(patience));
-  if (ports.has_value()) return std::move(*ports);
+  if (ports.is_ok()) return std::move(*ports);
   return Status::node(std::string(kSilentDriver));
 }
 

@@ -23,6 +23,7 @@ constexpr Nanoseconds kJoinDeadline = std::chrono::seconds(30);
 
 struct FabricBenchOptions {
   std::vector<std::string> links = {"shm", "tcp", "verbs"};
+  bool has_named_links = false;  // the user has
   int nodes = 2;
   MeasurePlan plan;
   std::string plot;  // path; empty: none
@@ -43,6 +44,7 @@ std::vector<std::string> words_of(const MeasurePlan& plan) {
   if (plan.rounds > 0) {
     words.insert(words.end(), {"--rounds", fmt::format("{}", plan.rounds)});
   }
+  if (plan.is_polling) words.emplace_back("--poll");
   return words;
 }
 
@@ -81,28 +83,51 @@ Status write_file(const std::string& path, const std::string& text) {
   return file ? Status::ok() : Status::from_errno("cannot write " + path, errno);
 }
 
-// Links that this machine does not have are left out, with their reason; one that has begun and
-// breaks is a failure, but the others' figures are not lost by it.
+// What the options cannot mean together.
+Status check_options(const FabricBenchOptions& options) {
+  const auto is_measured = [&](std::string_view operation) { return options.plan.has(operation); };
+  if (options.plot.empty() || std::ranges::any_of(kMessageOperations, is_measured)) {
+    return Status::ok();
+  }
+  return Status::request(fmt::format("--plot draws messages; add one of {} to --operations",
+                                     fmt::join(kMessageOperations, ", ")));
+}
+
+// Nothing is measured twice: sizes in their order, links in that of the command line.
+void drop_repeats(FabricBenchOptions* options) {
+  std::vector<size_t>& sizes = options->plan.sizes;
+  std::ranges::sort(sizes);
+  const auto repeated = std::ranges::unique(sizes);
+  sizes.erase(repeated.begin(), repeated.end());
+  std::vector<std::string> links;
+  for (const std::string& link : options->links) {
+    if (std::ranges::find(links, link) == links.end()) links.push_back(link);
+  }
+  options->links = std::move(links);
+}
+
+// Links that this machine does not have are left out, with their reason: a failure where they were
+// asked for by name. One that has begun and breaks always is; the others' figures are not lost by
+// either.
 Result<int> bench_fabric(FabricBenchOptions options, Console& console) {
   silence_group_log();
   if (!options.plot.empty()) RETURN_IF_ERROR(check_writable(options.plot));
-  std::ranges::sort(options.plan.sizes);
-  const auto repeated = std::ranges::unique(options.plan.sizes);
-  options.plan.sizes.erase(repeated.begin(), repeated.end());
-  FabricReport report{.nodes = options.nodes};
-  bool is_broken = false;
+  drop_repeats(&options);
+  FabricReport report{.nodes = options.nodes, .is_polling = options.plan.is_polling};
   for (const std::string& link : options.links) {
     const auto group = launch(options, link);
     if (!group.is_ok()) {
-      report.missing.push_back({.link = link, .reason = group.status().message()});
+      report.missing.push_back({.link = link,
+                                .reason = group.status().message(),
+                                .is_failure = options.has_named_links});
       continue;
     }
     auto figures = measure(**group, options, console);
     if (figures.is_ok()) {
       report.links.push_back(*std::move(figures));
     } else {
-      is_broken = true;
-      report.missing.push_back({.link = link, .reason = figures.status().message()});
+      report.missing.push_back(
+          {.link = link, .reason = figures.status().message(), .is_failure = true});
     }
   }
   if (report.links.empty()) {
@@ -110,13 +135,14 @@ Result<int> bench_fabric(FabricBenchOptions options, Console& console) {
     if (report.missing.size() == 1) return Status::node(first.link + ": " + first.reason);
   }
   for (const MissingLink& one : report.missing) {
-    console.err.write_line(
-        fmt::format("shoal: note: {} was not measured: {}", one.link, one.reason));
+    const bool is_note = !one.is_failure || report.links.empty();
+    console.err.write_line(fmt::format("shoal: {}{} was not measured: {}", is_note ? "note: " : "",
+                                       one.link, one.reason));
   }
   if (report.links.empty()) return Status::node("no link could be measured: see above");
   console.out.write(options.is_json ? to_text(json_of(report)) : tables_of(report));
   if (!options.plot.empty()) RETURN_IF_ERROR(write_file(options.plot, plot_of(report)));
-  return is_broken ? kExitFailed : 0;
+  return std::ranges::any_of(report.missing, &MissingLink::is_failure) ? kExitFailed : 0;
 }
 
 // What fails here, rank 0 knows and tells.
@@ -150,6 +176,8 @@ void add_plan_options(CLI::App& command, MeasurePlan* plan) {
   command.add_option("--rounds", plan->rounds, "Rounds of each small size, however long they take")
       ->check(CLI::Range(20U, 1U << 24U))
       ->type_name("N");
+  command.add_flag("--poll", plan->is_polling,
+                   "Who waits polls, without ever yielding; needs a core for each node");
 }
 
 }  // namespace
@@ -162,12 +190,14 @@ void add_bench_fabric(Program& program, CLI::App& bench) {
                           "  shoal bench fabric --link shm,tcp --plot links.svg\n"
                           "  shoal bench fabric --link tcp --nodes 3 --sizes 64,64K --json"});
   const auto options = std::make_shared<FabricBenchOptions>();
-  command
-      .add_option("--link", options->links,
-                  "How the nodes are joined; several are measured in turn; default: all but ucx")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"shm", "tcp", "verbs", "ucx"}))
-      ->type_name("{shm,tcp,verbs,ucx}");
+  const CLI::Option* link =
+      command
+          .add_option(
+              "--link", options->links,
+              "How the nodes are joined; several are measured in turn; default: all but ucx")
+          ->delimiter(',')
+          ->check(CLI::IsMember({"shm", "tcp", "verbs", "ucx"}))
+          ->type_name("{shm,tcp,verbs,ucx}");
   command.add_option("--nodes", options->nodes, "Node processes")
       ->check(CLI::Range(2, kGroupSizeMax))
       ->type_name("N")
@@ -177,8 +207,13 @@ void add_bench_fabric(Program& program, CLI::App& bench) {
       ->type_name("FILE");
   command.add_flag("-q,--quiet", options->is_quiet, "No progress on standard error");
   command.add_flag("--json", options->is_json, "Print JSON");
-  program.set_action(command,
-                     [options, &program] { return bench_fabric(*options, program.console()); });
+  program.set_action(
+      command,
+      [options, link, &program] {
+        options->has_named_links = link->count() > 0;
+        return bench_fabric(*options, program.console());
+      },
+      [options] { return check_options(*options); });
 
   CLI::App& node = program.add_command(
       bench, {.name = "fabric-node", .description = "Another process", .examples = ""});

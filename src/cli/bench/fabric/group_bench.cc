@@ -14,6 +14,8 @@ namespace {
 constexpr uint32_t kInARow = 32;
 constexpr uint32_t kLargeInARow = 8;
 constexpr size_t kLargeBytes = 65536;
+// Of data; a floor's memory is four times as much.
+constexpr size_t kFloorBytesMax = size_t{16} << 20U;
 
 collective::GroupOptions slots_only(size_t one_shot_bytes_max) {
   return {.one_shot_bytes_max = one_shot_bytes_max, .uses_mapped_memory = false};
@@ -45,9 +47,13 @@ GroupBench::GroupBench(fabric::Fabric& fabric, Nanoseconds patience)
     : fabric_(fabric), patience_(patience), group_(fabric), algorithms_(algorithms_of(fabric)) {}
 
 // There is no floor of RDMA here: its peers are measured by bench/peers/rdma.py.
-Status GroupBench::prepare_floor(size_t bytes_max) {
+Status GroupBench::prepare_floor(const std::vector<size_t>& sizes) {
+  size_t bytes_max = 0;
+  for (const size_t bytes : sizes) {
+    if (bytes <= kFloorBytesMax) bytes_max = std::max(bytes_max, bytes);
+  }
   const bool has_floor = fabric_.link_name() == "shm" || fabric_.link_name() == "tcp";
-  if (fabric_.size() != 2 || !has_floor) return Status::ok();
+  if (fabric_.size() != 2 || !has_floor || bytes_max == 0) return Status::ok();
   ASSIGN_OR_RETURN(bare_, make_bare_exchange(group_, bytes_max, deadline()));
   bare_bytes_max_ = bytes_max;
   return Status::ok();
@@ -184,11 +190,8 @@ Result<CollectiveFigures> GroupBench::broadcast(size_t bytes, const Budget& budg
         is_counted ? Timings{.mean = &means} : Timings{});
   }));
   // Single ones tell nothing: the root is done as soon as it has sent.
-  return CollectiveFigures{.bytes = bytes,
-                           .algorithm = "chosen",
-                           .seconds = means.summary(),
-                           .single = means.summary(),
-                           .bare = {}};
+  return CollectiveFigures{
+      .bytes = bytes, .algorithm = "chosen", .seconds = means.summary(), .single = {}, .bare = {}};
 }
 
 }  // namespace shoal::cli

@@ -34,8 +34,8 @@ class GroupBench {
 
   // Those that this group's link has.
   const std::vector<Algorithm>& algorithms() const { return algorithms_; }
-  // Two ranks with a floor to compare with make it ready, for sizes up to bytes_max.
-  Status prepare_floor(size_t bytes_max);
+  // Two ranks with a floor to compare with make it ready for these sizes of data, up to 16 MiB.
+  Status prepare_floor(const std::vector<size_t>& sizes);
 
   Result<CollectiveFigures> all_reduce(const Algorithm& algorithm, size_t bytes,
                                        const Budget& budget);

@@ -13,8 +13,13 @@
 namespace shoal::cli {
 namespace {
 
-// On top of the time that others measure meanwhile.
-constexpr Nanoseconds kPatience = std::chrono::seconds(60);
+// How long a wait may be and neither yield nor sleep, where the plan says so: longer than any but
+// those for others' measurements.
+constexpr Nanoseconds kPollFor = std::chrono::seconds(1);
+
+const fabric::EndpointInfo& info_of(fabric::Fabric& fabric) {
+  return fabric.endpoint(fabric.rank() == 0 ? 1 : 0).info();
+}
 
 class LinkBench {
  public:
@@ -22,15 +27,22 @@ class LinkBench {
       : fabric_(fabric),
         plan_(plan),
         on_step_(on_step),
-        group_(fabric, kPatience + std::chrono::duration_cast<Nanoseconds>(
-                                       std::chrono::duration<double>(plan.seconds))) {}
+        patience_(patience_of(plan, info_of(fabric).slots.count)),
+        group_(fabric, patience_) {}
 
   Result<LinkFigures> run() {
+    if (plan_.is_polling) {
+      fabric::SpinPolicy polling = fabric_.spin();
+      polling.pause_for = kPollFor;
+      polling.yield_for = Nanoseconds(0);
+      fabric_.set_spin(polling);
+    }
     list_steps();
     count_ = steps_.size();
     figures_.link = fabric_.link_name();
+    figures_.port = info_of(fabric_).port;
     if (plan_.has("all-reduce")) {
-      RETURN_IF_ERROR(group_.prepare_floor(std::ranges::max(plan_.collective_sizes())));
+      RETURN_IF_ERROR(group_.prepare_floor(plan_.collective_sizes()));
     }
     for (size_t i = 0; i < count_; ++i) {
       on_step_({.text = steps_[i].text, .done = i, .count = count_});
@@ -105,7 +117,7 @@ class LinkBench {
 
   static constexpr size_t kFigureBytes = 10 * sizeof(double);
   fabric::WaitPolicy wait() const {
-    return {.spin = fabric_.spin(), .deadline = Deadline::after(fabric_.clock(), kPatience)};
+    return {.spin = fabric_.spin(), .deadline = Deadline::after(fabric_.clock(), patience_)};
   }
 
   Status send_figures(const MessageFigures& figures) {
@@ -115,7 +127,7 @@ class LinkBench {
     writer.write(uint64_t{figures.figure.count});
     for (const double value :
          {figures.figure.median, figures.figure.p10, figures.figure.p90, figures.figure.p99,
-          figures.figure.max, figures.lower_cpu, figures.higher_cpu}) {
+          figures.figure.max, figures.overall, figures.lower_cpu, figures.higher_cpu}) {
       writer.write(value);
     }
     return fabric::send_message(fabric_.endpoint(0), bytes, wait());
@@ -129,7 +141,7 @@ class LinkBench {
     ASSIGN_OR_RETURN(figures->figure.count, reader.read<uint64_t>());
     Summary& figure = figures->figure;
     for (double* value : {&figure.median, &figure.p10, &figure.p90, &figure.p99, &figure.max,
-                          &figures->lower_cpu, &figures->higher_cpu}) {
+                          &figures->overall, &figures->lower_cpu, &figures->higher_cpu}) {
       ASSIGN_OR_RETURN(*value, reader.read<double>());
     }
     return Status::ok();
@@ -162,6 +174,7 @@ class LinkBench {
   fabric::Fabric& fabric_;
   const MeasurePlan& plan_;
   const OnStep& on_step_;
+  const Nanoseconds patience_;
   GroupBench group_;
   LinkFigures figures_;
   std::vector<Step> steps_;

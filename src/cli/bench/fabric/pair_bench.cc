@@ -11,9 +11,9 @@
 namespace shoal::cli {
 namespace {
 
-constexpr Nanoseconds kOperationDeadline = std::chrono::seconds(60);
-// A deadline costs a look at the clock: it is made anew for so many rounds.
+// A deadline costs a look at the clock: it is made anew for so many rounds of small messages.
 constexpr uint32_t kRoundsPerDeadline = 64;
+constexpr size_t kSmallBytes = 65536;
 
 // Of all threads of this process.
 double cpu_seconds() {
@@ -58,8 +58,8 @@ class Sequence {
 
 }  // namespace
 
-Deadline PairBench::deadline() const {
-  return Deadline::after(fabric_.clock(), kOperationDeadline);
+Deadline PairBench::deadline(size_t bytes) const {
+  return Deadline::after(fabric_.clock(), message_patience(bytes));
 }
 
 // The lower rank says what comes next.
@@ -125,12 +125,13 @@ Result<MessageFigures> PairBench::round_trip(size_t bytes, const Budget& budget)
   MessageFigures figures{.bytes = bytes, .figure = {}};
   std::vector<std::byte> buffer(bytes);
   const fabric::RegisteredMemory registered(fabric_, buffer);
+  const uint32_t rounds_per_deadline = bytes <= kSmallBytes ? kRoundsPerDeadline : 1;
   Samples samples;
   RETURN_IF_ERROR(repeat(budget, 2, &figures, [&](const Batch& batch) -> Status {
     fabric::WaitPolicy policy = wait();
     Nanoseconds start = fabric_.clock().now();
     for (uint32_t i = 0; i < batch.rounds; ++i) {
-      if (i % kRoundsPerDeadline == 0) policy.deadline = deadline();
+      if (i % rounds_per_deadline == 0) policy.deadline = deadline(2 * bytes);
       RETURN_IF_ERROR(round(buffer, policy));
       const Nanoseconds end = fabric_.clock().now();
       if (batch.is_counted != 0) samples.add(seconds_between(start, end));
@@ -148,20 +149,27 @@ Result<MessageFigures> PairBench::stream(size_t bytes, bool is_both_ways, const 
   const fabric::RegisteredMemory registered(fabric_, out);
   std::vector<std::byte> in(bytes);
   Samples rates;
+  double seconds_in_all = 0;
+  double bytes_in_all = 0;
   const uint32_t directions = is_both_ways ? 2 : 1;
-  RETURN_IF_ERROR(repeat(budget, directions, &figures, [&](const Batch& batch) -> Status {
+  Budget whole = budget;
+  whole.batch_min = stream_batch_min(bytes, peer_.info().slots.count);
+  RETURN_IF_ERROR(repeat(whole, directions, &figures, [&](const Batch& batch) -> Status {
     const Nanoseconds start = fabric_.clock().now();
     const Amounts amounts{.sends = is_lower_ || is_both_ways ? batch.rounds : 0,
                           .receives = !is_lower_ || is_both_ways ? batch.rounds : 0};
     RETURN_IF_ERROR(pass(amounts, out, in));
     RETURN_IF_ERROR(confirm());
-    if (batch.is_counted != 0) {
-      const auto moved = static_cast<double>(bytes) * batch.rounds * directions;
-      rates.add(moved / seconds_between(start, fabric_.clock().now()));
-    }
+    if (batch.is_counted == 0) return Status::ok();
+    const double seconds = seconds_between(start, fabric_.clock().now());
+    const auto moved = static_cast<double>(bytes) * batch.rounds * directions;
+    rates.add(moved / seconds);
+    seconds_in_all += seconds;
+    bytes_in_all += moved;
     return Status::ok();
   }));
   figures.figure = rates.summary();
+  figures.overall = seconds_in_all > 0 ? bytes_in_all / seconds_in_all : 0;
   return figures;
 }
 
@@ -177,8 +185,9 @@ Status PairBench::pass(const Amounts& amounts, std::span<std::byte> out, std::sp
   Sequence<fabric::IncomingMessage, decltype(start_receive)> receives(amounts.receives,
                                                                       start_receive);
   fabric::Spinner spinner(fabric_.spin());
-  const Deadline end = deadline();
-  bool is_taken = false;  // the transport is done with `out`
+  Deadline end = deadline();
+  bool has_moved = false;  // since `end` was made
+  bool is_taken = false;   // the transport is done with `out`
   while (!is_taken || !receives.is_done()) {
     ASSIGN_OR_RETURN(const bool has_sent, sends.progress());
     ASSIGN_OR_RETURN(const bool has_received, receives.progress());
@@ -187,7 +196,10 @@ Status PairBench::pass(const Amounts& amounts, std::span<std::byte> out, std::sp
     }
     if (has_sent || has_received || (is_taken && receives.is_done())) {
       spinner.reset();
+      has_moved = true;
     } else if (!spinner.spin_once()) {
+      if (has_moved) end = deadline();
+      has_moved = false;
       if (end.expired()) return peer_.fail("did not finish a stream before the deadline");
       peer_.wait(end);
     }

@@ -27,16 +27,12 @@ class PairBench {
   Result<MessageFigures> stream(size_t bytes, bool is_both_ways, const Budget& budget);
 
  private:
-  // Time on the clock and on the processor.
-  struct Cost {
-    double seconds = 0;
-    double cpu = 0;
-  };
   struct Amounts {
     uint32_t sends = 0;
     uint32_t receives = 0;
   };
-  Deadline deadline() const;
+  // For a message of so many bytes.
+  Deadline deadline(size_t bytes = 0) const;
   fabric::WaitPolicy wait() const { return {.spin = fabric_.spin(), .deadline = deadline()}; }
   Result<Batch> agree(Pacer& pacer);
   // run(batch) for every batch that both agree on; fills in the processor time per message.

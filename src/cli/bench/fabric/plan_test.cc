@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace shoal::cli {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 // All batches of a measurement whose rounds take so long each.
 std::vector<Batch> batches_of(const Budget& budget, Nanoseconds round) {
@@ -41,6 +43,25 @@ TEST(Pacer, WhatTakesLongerThanItsTimeIsStillMeasured) {
   EXPECT_EQ(batches.front().rounds, 1U);
   EXPECT_EQ(batches.size(), 3U);
   EXPECT_EQ(counted(batches), 2U);
+}
+
+TEST(Pacer, ABatchHasItsLeastRoundsHoweverLongTheyTake) {
+  for (const Nanoseconds round : {Nanoseconds(milliseconds(40)), Nanoseconds(1000)}) {
+    const auto batches = batches_of({.time = milliseconds(1), .batch_min = 20}, round);
+    EXPECT_GE(batches.size(), 3U);
+    for (const Batch& batch : batches) EXPECT_GE(batch.rounds, 20U);
+  }
+  for (const uint32_t rounds : {1U, 20U, 57U, 399U, 4000U}) {
+    const auto batches = batches_of({.rounds = rounds, .batch_min = 20}, Nanoseconds(1));
+    EXPECT_EQ(counted(batches), std::max(rounds, 20U));
+    for (const Batch& batch : batches) EXPECT_GE(batch.rounds, 20U);
+  }
+}
+
+TEST(Pacer, ABatchOfALongMeasurementIsShort) {
+  const auto batches = batches_of({.time = std::chrono::hours(1)}, milliseconds(50));
+  for (const Batch& batch : batches) EXPECT_LE(batch.rounds * milliseconds(50), seconds(4));
+  EXPECT_EQ(batches.back().is_counted, 1U);
 }
 
 TEST(Pacer, ClocksThatStandStillEndTheWarmUp) {
@@ -77,6 +98,25 @@ TEST(MeasurePlan, OnlyWhatIsAskedForIsMeasured) {
   const MeasurePlan plan{.operations = {"stream"}};
   EXPECT_TRUE(plan.has("stream"));
   EXPECT_FALSE(plan.has("round-trip"));
+}
+
+TEST(MeasurePlan, AStreamsBatchFillsTheSlotsSeveralTimes) {
+  EXPECT_EQ(stream_batch_min(1, 2), 16U);
+  EXPECT_EQ(stream_batch_min(64, 8), 32U);
+  EXPECT_EQ(stream_batch_min(size_t{1} << 20U, 8), 32U);
+  EXPECT_EQ(stream_batch_min(size_t{4} << 20U, 8), 8U);
+  EXPECT_EQ(stream_batch_min(kMeasuredBytesMax, 8), 4U);
+}
+
+TEST(MeasurePlan, WhoWaitsForOthersHasThePatienceOfTheirWholeMeasurement) {
+  EXPECT_GT(patience_of({.sizes = {64}, .seconds = 300}, 8), seconds(360));
+  EXPECT_LT(patience_of({.sizes = {64}, .seconds = 300}, 8), seconds(370));
+  // 100,000 round trips of 3 ms, the slowest that was seen.
+  EXPECT_GT(patience_of({.sizes = {64}, .rounds = 100'000}, 8), seconds(360));
+  // 20 round trips of 256 MiB at 20 MB/s.
+  EXPECT_GT(patience_of({.sizes = {64, kMeasuredBytesMax}, .rounds = 20}, 8), seconds(60 + 540));
+  EXPECT_LT(patience_of({}, 8), seconds(150));
+  EXPECT_GT(message_patience(kMeasuredBytesMax), seconds(80));
 }
 
 TEST(MeasurePlan, TimeIsSharedAndLargeSizesGetFewerRounds) {

@@ -11,6 +11,7 @@ Json json_of(const std::vector<MessageFigures>& list, bool is_stream) {
     Json one = {{"bytes", entry.bytes}, {"rounds", entry.figure.count}};
     if (is_stream) {
       one["bytes_per_second"] = entry.figure.to_json();
+      one["overall_bytes_per_second"] = entry.overall;
       one["messages_per_second"] = entry.figure.median / static_cast<double>(entry.bytes);
     } else {
       one["seconds"] = entry.figure.to_json();
@@ -28,8 +29,8 @@ Json json_of(const std::vector<CollectiveFigures>& list) {
     json.push_back({{"bytes", entry.bytes},
                     {"algorithm", entry.algorithm},
                     {"rounds", entry.seconds.count},
-                    {"seconds", entry.seconds.to_json()},
-                    {"single_seconds", entry.single.to_json()}});
+                    {"seconds", entry.seconds.to_json()}});
+    if (entry.single.count > 0) json.back()["single_seconds"] = entry.single.to_json();
     if (entry.bare.count > 0) json.back()["bare_seconds"] = entry.bare.to_json();
   }
   return json;
@@ -43,11 +44,19 @@ Json json_of(const LinkFigures& figures) {
                      {"stream", json_of(pair.stream, /*is_stream=*/true)},
                      {"both_ways", json_of(pair.both_ways, /*is_stream=*/true)}});
   }
-  return {{"link", figures.link},
-          {"pairs", std::move(pairs)},
-          {"all_reduce", json_of(figures.all_reduce)},
-          {"all_gather", json_of(figures.all_gather)},
-          {"broadcast", json_of(figures.broadcast)}};
+  Json json;
+  json["link"] = figures.link;
+  if (figures.port.has_value()) {
+    json["port"] = {{"device", figures.port->device},
+                    {"number", figures.port->number},
+                    {"gid_index", figures.port->gid_index},
+                    {"mtu", figures.port->mtu}};
+  }
+  json["pairs"] = std::move(pairs);
+  json["all_reduce"] = json_of(figures.all_reduce);
+  json["all_gather"] = json_of(figures.all_gather);
+  json["broadcast"] = json_of(figures.broadcast);
+  return json;
 }
 
 }  // namespace
@@ -61,7 +70,10 @@ Json json_of(const FabricReport& report) {
   for (const MissingLink& one : report.missing) {
     missing.push_back({{"link", one.link}, {"reason", one.reason}});
   }
-  return {{"nodes", report.nodes}, {"links", std::move(links)}, {"missing", std::move(missing)}};
+  return {{"nodes", report.nodes},
+          {"poll", report.is_polling},
+          {"links", std::move(links)},
+          {"missing", std::move(missing)}};
 }
 
 }  // namespace shoal::cli

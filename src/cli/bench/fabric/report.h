@@ -12,14 +12,16 @@
 
 namespace shoal::cli {
 
-// A kind of link that was asked for and gave no figures.
+// A kind of link that gave no figures.
 struct MissingLink {
   std::string link{};
   std::string reason{};
+  bool is_failure = false;  // it was asked for by name, or broke while it was measured
 };
 
 struct FabricReport {
   int nodes = 2;
+  bool is_polling = false;
   std::vector<LinkFigures> links{};
   std::vector<MissingLink> missing{};
 };

@@ -23,6 +23,7 @@ LinkFigures link_of(std::string name, const std::vector<size_t>& sizes, double s
     pair.round_trip.push_back({.bytes = bytes, .figure = summary_of(second)});
     pair.stream.push_back({.bytes = bytes,
                            .figure = summary_of(static_cast<double>(bytes) / second),
+                           .overall = static_cast<double>(bytes) / second / 2,
                            .lower_cpu = 1e-6,
                            .higher_cpu = 2e-6});
     link.all_reduce.push_back({.bytes = bytes,
@@ -64,10 +65,42 @@ TEST(FabricReport, JsonHasHalfOfARoundTripAndTheRateOfMessages) {
   EXPECT_DOUBLE_EQ(pair["round_trip"][0]["one_way_seconds"]["median"], 1e-6);
   EXPECT_DOUBLE_EQ(pair["round_trip"][0]["one_way_seconds"]["max"], 4e-6);
   EXPECT_DOUBLE_EQ(pair["stream"][0]["messages_per_second"], 5e5);
+  EXPECT_DOUBLE_EQ(pair["stream"][0]["overall_bytes_per_second"], 2.5e8);
   EXPECT_EQ(pair["stream"][0]["cpu_seconds_per_message"], Json({1e-6, 2e-6}));
   EXPECT_EQ(pair["both_ways"], Json::array());
   EXPECT_EQ(json["links"][0]["all_reduce"][0]["bare_seconds"]["median"], 1e-6);
   EXPECT_EQ(json["missing"][0]["link"], "verbs");
+  EXPECT_EQ(json["poll"], false);
+}
+
+TEST(FabricReport, JsonHasWhatALinkHasAndNothingElse) {
+  FabricReport report{.is_polling = true};
+  report.links = {link_of("verbs", {1000}, 2e-6), link_of("tcp", {1000}, 2e-6)};
+  report.links[0].port =
+      fabric::LinkPort{.device = "rxe0", .number = 1, .gid_index = 2, .mtu = 4096};
+  report.links[0].broadcast = {
+      {.bytes = 1000, .algorithm = "chosen", .seconds = summary_of(1e-6), .bare = {}}};
+  const Json json = json_of(report);
+  EXPECT_EQ(json["poll"], true);
+  EXPECT_EQ(json["links"][0]["port"],
+            Json({{"device", "rxe0"}, {"number", 1}, {"gid_index", 2}, {"mtu", 4096}}));
+  EXPECT_FALSE(json["links"][1].contains("port"));
+  EXPECT_TRUE(json["links"][0]["all_reduce"][0].contains("single_seconds"));
+  EXPECT_FALSE(json["links"][0]["broadcast"][0].contains("single_seconds"));
+  EXPECT_NE(tables_of(report).find("who waits polls"), std::string::npos);
+}
+
+TEST(FabricReport, ATailTakesAHundredSamples) {
+  FabricReport report;
+  report.links = {link_of("shm", {8}, 2e-5)};
+  Summary& one_way = report.links[0].pairs[0].round_trip[0].figure;
+  Summary& single = report.links[0].all_reduce[0].single;
+  for (const size_t count : {99U, 100U}) {
+    one_way.count = single.count = count;
+    const std::string text = tables_of(report);
+    EXPECT_EQ(text.find(" 30 µs") != std::string::npos, count == 100) << text;
+    EXPECT_EQ(text.find(" 60 µs") != std::string::npos, count == 100) << text;
+  }
 }
 
 TEST(FabricReport, ManyRanksHaveATableOfPairs) {

@@ -76,8 +76,14 @@ std::string table_of(const std::string& title, const std::vector<LinkFigures>& l
   return "\n" + title + "\n" + table.to_string();
 }
 
+// Of fewer samples it would be one of the largest two.
+constexpr size_t kSamplesForP99 = 100;
+std::string p99_text(const Summary& seconds) {
+  return seconds.count < kSamplesForP99 ? "" : format_seconds(seconds.p99);
+}
+
 Cells time_cells(const Summary& seconds) {
-  return {format_seconds(seconds.median), format_seconds(seconds.p99), format_seconds(seconds.max)};
+  return {format_seconds(seconds.median), p99_text(seconds), format_seconds(seconds.max)};
 }
 
 std::string message_tables(const std::vector<LinkFigures>& links) {
@@ -127,7 +133,7 @@ std::string pair_table(const LinkFigures& link) {
       const MessageFigures& smallest = pair.round_trip.front();
       const Summary seconds = one_way_of(smallest);
       row[1] = format_seconds(seconds.median);
-      row[2] = format_seconds(seconds.p99);
+      row[2] = p99_text(seconds);
       row[3] = size_text(smallest.bytes);
     }
     if (!pair.stream.empty()) {
@@ -147,7 +153,7 @@ std::string collective_tables(const std::vector<LinkFigures>& links) {
     };
   };
   const auto times = [](const CollectiveFigures& one) -> Cells {
-    return {format_seconds(one.seconds.median), format_seconds(one.single.p99)};
+    return {format_seconds(one.seconds.median), p99_text(one.single)};
   };
   const auto times_and_floor = [&](const CollectiveFigures& one) -> Cells {
     Cells cells = times(one);
@@ -155,13 +161,18 @@ std::string collective_tables(const std::vector<LinkFigures>& links) {
                                        : "");
     return cells;
   };
-  return table_of(
-             "all-reduce (/ bare: to the same sum with nothing around it)", links,
-             Group{{"p50", "p99", "/ bare"}, list_of(&LinkFigures::all_reduce), times_and_floor}) +
+  return table_of("all-reduce (/ bare: to the same sum with nothing around it)", links,
+                  Group{{"p50", "single p99", "/ bare"},
+                        list_of(&LinkFigures::all_reduce),
+                        times_and_floor}) +
          table_of("all-gather (size: of all parts together)", links,
-                  Group{{"p50", "p99"}, list_of(&LinkFigures::all_gather), times}) +
+                  Group{{"p50", "single p99"}, list_of(&LinkFigures::all_gather), times}) +
          table_of("broadcast", links,
-                  Group{{"p50", "p99"}, list_of(&LinkFigures::broadcast), times});
+                  Group{{"p50"},
+                        list_of(&LinkFigures::broadcast),
+                        [](const CollectiveFigures& one) -> Cells {
+                          return {format_seconds(one.seconds.median)};
+                        }});
 }
 
 bool has_message_figures(const PairFigures& pair) {
@@ -171,7 +182,8 @@ bool has_message_figures(const PairFigures& pair) {
 }  // namespace
 
 std::string tables_of(const FabricReport& report) {
-  std::string text = fmt::format("{} nodes; sizes in bytes\n", report.nodes);
+  std::string text = fmt::format("{} nodes; sizes in bytes{}\n", report.nodes,
+                                 report.is_polling ? "; who waits polls" : "");
   if (report.links.empty()) return text;
   text += message_tables(report.links);
   for (const LinkFigures& link : report.links) {
