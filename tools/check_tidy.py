@@ -7,7 +7,8 @@ same clang-tidy. The cache holds only such keys, so a fresh clone uses it too. G
 are asked for names and forms only: their errors show when they run, under the sanitizers too, and
 the other checks would double the time. `./dev test` leaves them out, which saves a quarter of this step;
 `./dev check` asks each one that differs from the last commit. These also get the static analyzer at its
-full depth; the others get its shallow mode, which takes a third of the time. Coroutines go without it,
+full depth; the others get its shallow mode, which takes a third of the time, and the full one where that
+finds something, since it knows less. Coroutines go without it,
 since it does not know their frames: it takes their fields for uninitialized.
 """
 
@@ -86,12 +87,14 @@ def is_test(path: Path) -> bool:
 
 
 def tidy(root: Path, build: Path, path: Path, is_deep: bool) -> tuple[bool, str]:
-    command = [CLANG_TIDY, "--quiet", "-p", str(build), *([] if is_deep else SHALLOW), str(root / path)]
+    command = [CLANG_TIDY, "--quiet", "-p", str(build), str(root / path)]
     if is_test(path):
         command.insert(1, "--checks=-clang-analyzer-*,-bugprone-*,-performance-*")
     elif "co_await" in (root / path).read_text():
         command.insert(1, "--checks=-clang-analyzer-*")
-    ran = subprocess.run(command, capture_output=True, text=True)
+    ran = subprocess.run(command if is_deep else [*command, *SHALLOW], capture_output=True, text=True)
+    if ran.returncode != 0 and not is_deep:
+        ran = subprocess.run(command, capture_output=True, text=True)
     # Standard error only counts what was suppressed, unless clang-tidy itself failed.
     return ran.returncode == 0, ran.stdout if ran.stdout.strip() else ran.stderr
 
