@@ -197,11 +197,7 @@ Status complete_all(std::span<Pending> pending, std::string_view operation,
 }  // namespace
 
 void sleep_on(Endpoint& endpoint, const SleepOptions& options, const Deadline& deadline) {
-  if (options.is_only_one || deadline.left() <= kSharedWaitSlice) {
-    endpoint.wait(deadline);
-  } else {
-    endpoint.wait(Deadline::after(deadline.clock(), kSharedWaitSlice));
-  }
+  endpoint.wait(options.is_only_one ? deadline : deadline.at_most(kSharedWaitSlice));
 }
 
 Status exchange(std::span<const Transfer> transfers, std::string_view operation,

@@ -56,6 +56,30 @@ struct SlotExpectation {
 std::optional<std::string> find_slot_fault(const SlotHeader& header,
                                            const SlotExpectation& expected);
 
+// Where in the group's traffic a header stands.
+struct SlotPlace {
+  uint64_t epoch = 0;
+  uint64_t sequence = 0;
+  uint64_t released = 0;
+};
+inline SlotHeader slot_header(const SlotPlace& place, const SlotNote& note) {
+  return {.bytes = note.bytes,
+          .epoch = place.epoch,
+          .sequence = place.sequence,
+          .message_left = note.message_left,
+          .released = place.released,
+          .flags = note.is_first ? kFlagFirst : 0,
+          .tag = note.tag};
+}
+// A header without a slot; links that say more by it use the tag.
+inline SlotHeader credit_header(const SlotPlace& place, uint32_t tag = 0) {
+  return {.epoch = place.epoch,
+          .sequence = place.sequence,
+          .released = place.released,
+          .flags = kFlagCredit,
+          .tag = tag};
+}
+
 inline SlotNote note_of(const SlotHeader& header) {
   return {.bytes = header.bytes,
           .is_first = (header.flags & kFlagFirst) != 0,

@@ -2,7 +2,6 @@
 
 #include <linux/sockios.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -34,14 +33,14 @@ std::span<std::byte, kSlotHeaderBytes> header_of(std::byte* buffer) {
 Result<std::unique_ptr<TcpEndpoint>> TcpEndpoint::create(EndpointInfo info, UniqueFd socket,
                                                          GroupHealth& health) {
   RETURN_IF_ERROR(set_non_blocking(socket.get()));
-  UniqueFd wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!wake_fd.is_valid()) return Status::from_errno("eventfd", errno);
+  ASSIGN_OR_RETURN(auto wake, WakeEvent::create(health));
   return std::unique_ptr<TcpEndpoint>(
-      new TcpEndpoint(std::move(info), std::move(socket), std::move(wake_fd), health));
+      new TcpEndpoint(std::move(info), std::move(socket), std::move(wake), health));
 }
 
-TcpEndpoint::TcpEndpoint(EndpointInfo info, UniqueFd socket, UniqueFd wake_fd, GroupHealth& health)
-    : Endpoint(std::move(info), health), socket_(std::move(socket)), wake_fd_(std::move(wake_fd)) {
+TcpEndpoint::TcpEndpoint(EndpointInfo info, UniqueFd socket, std::unique_ptr<WakeEvent> wake,
+                         GroupHealth& health)
+    : Endpoint(std::move(info), health), socket_(std::move(socket)), wake_(std::move(wake)) {
   const uint32_t count = this->info().slots.count;
   for (uint32_t i = 0; i < count; ++i) {
     send_buffers_.push_back(std::make_unique<std::byte[]>(buffer_bytes()));
@@ -50,14 +49,9 @@ TcpEndpoint::TcpEndpoint(EndpointInfo info, UniqueFd socket, UniqueFd wake_fd, G
     receive_buffers_.push_back(std::make_unique<std::byte[]>(buffer_bytes()));
   }
   outgoing_.resize(count);
-  waker_ticket_ = health.add_waker([this] {
-    const uint64_t one = 1;
-    (void)!write(wake_fd_.get(), &one, sizeof(one));
-  });
 }
 
 TcpEndpoint::~TcpEndpoint() {
-  health().remove_waker(waker_ticket_);
   if (!is_closed_ && !health().failed()) drain_before_close();
 }
 
@@ -232,14 +226,8 @@ Result<bool> TcpEndpoint::try_send(std::span<const std::byte> bytes, const SlotN
 
 void TcpEndpoint::post(uint64_t sequence, const std::byte* payload, const SlotNote& note) {
   CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
-  const SlotHeader header{.magic = kSlotMagic,
-                          .bytes = note.bytes,
-                          .epoch = info().epoch,
-                          .sequence = sequence,
-                          .message_left = note.message_left,
-                          .released = released_,
-                          .flags = note.is_first ? kFlagFirst : 0,
-                          .tag = note.tag};
+  const SlotHeader header =
+      slot_header({.epoch = info().epoch, .sequence = sequence, .released = released_}, note);
   encode_slot_header(header, header_of(send_buffer(sequence)));
   outgoing_[sequence % info().slots.count] = {
       .bytes = static_cast<uint32_t>(kSlotHeaderBytes + note.bytes), .payload = payload};
@@ -342,13 +330,9 @@ Status TcpEndpoint::release_receive(const ReceivedSlot& slot) {
 // Slots that we send carry the count too; a header of its own is for one-sided traffic.
 void TcpEndpoint::queue_credit_if_due() {
   if (credit_left_ > 0 || released_ - released_told_ < (info().slots.count + 1) / 2) return;
-  const SlotHeader header{.magic = kSlotMagic,
-                          .bytes = 0,
-                          .epoch = info().epoch,
-                          .sequence = sent_of_next_ > 0 ? sent_ + 1 : sent_,
-                          .message_left = 0,
-                          .released = released_,
-                          .flags = kFlagCredit};
+  const SlotHeader header = credit_header({.epoch = info().epoch,
+                                           .sequence = sent_of_next_ > 0 ? sent_ + 1 : sent_,
+                                           .released = released_});
   encode_slot_header(header, credit_);
   credit_left_ = kSlotHeaderBytes;
   released_told_ = released_;
@@ -357,14 +341,8 @@ void TcpEndpoint::queue_credit_if_due() {
 void TcpEndpoint::wait(const Deadline& deadline) {
   if (health().failed()) return;
   const bool wants_write = sent_ < posted_ || credit_left_ > 0;
-  std::array<pollfd, 2> entries{};
-  entries[0] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
-  entries[1] = {.fd = is_closed_ ? -1 : socket_.get(),
-                .events = static_cast<short>(POLLIN | (wants_write ? POLLOUT : 0)),
-                .revents = 0};
-  poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
-  uint64_t ignored = 0;
-  (void)!read(wake_fd_.get(), &ignored, sizeof(ignored));
+  wake_->sleep(is_closed_ ? -1 : socket_.get(),
+               static_cast<short>(POLLIN | (wants_write ? POLLOUT : 0)), deadline);
 }
 
 }  // namespace shoal::fabric

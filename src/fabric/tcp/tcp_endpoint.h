@@ -13,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "fabric/endpoint.h"
 #include "fabric/link/slot_header.h"
+#include "fabric/link/wake_event.h"
 
 namespace shoal::fabric {
 
@@ -36,7 +37,8 @@ class TcpEndpoint final : public Endpoint {
   // A buffer holds header and payload; `index` below is sequence % count.
   using Buffer = std::unique_ptr<std::byte[]>;
 
-  TcpEndpoint(EndpointInfo info, UniqueFd socket, UniqueFd wake_fd, GroupHealth& health);
+  TcpEndpoint(EndpointInfo info, UniqueFd socket, std::unique_ptr<WakeEvent> wake,
+              GroupHealth& health);
 
   Status closed(std::string_view how);
   Status failure_or_end();
@@ -60,8 +62,7 @@ class TcpEndpoint final : public Endpoint {
   size_t buffer_bytes() const { return kSlotHeaderBytes + info().slots.payload_bytes; }
 
   UniqueFd socket_;
-  UniqueFd wake_fd_;
-  uint64_t waker_ticket_ = 0;
+  std::unique_ptr<WakeEvent> wake_;
   bool is_closed_ = false;  // by the peer or by an error: nothing moves any more
 
   // Sending: sent <= posted <= acquired; posted - released_by_peer <= count.

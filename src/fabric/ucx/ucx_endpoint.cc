@@ -2,16 +2,11 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "fabric/link/socket_errors.h"
 #include "fabric/link/stream.h"
 
 namespace shoal::fabric {
@@ -35,18 +30,17 @@ constexpr uintptr_t kAlignment = 64;
 Result<std::unique_ptr<UcxEndpoint>> UcxEndpoint::create(EndpointInfo info,
                                                          std::unique_ptr<UcxLink> link,
                                                          GroupHealth& health) {
-  UniqueFd wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!wake_fd.is_valid()) return Status::from_errno("eventfd", errno);
+  ASSIGN_OR_RETURN(auto wake, WakeEvent::create(health));
   return std::unique_ptr<UcxEndpoint>(
-      new UcxEndpoint(std::move(info), std::move(link), std::move(wake_fd), health));
+      new UcxEndpoint(std::move(info), std::move(link), std::move(wake), health));
 }
 
-UcxEndpoint::UcxEndpoint(EndpointInfo info, std::unique_ptr<UcxLink> link, UniqueFd wake_fd,
-                         GroupHealth& health)
+UcxEndpoint::UcxEndpoint(EndpointInfo info, std::unique_ptr<UcxLink> link,
+                         std::unique_ptr<WakeEvent> wake, GroupHealth& health)
     : Endpoint(std::move(info), health),
       table_(link->table()),
       link_(std::move(link)),
-      wake_fd_(std::move(wake_fd)) {
+      wake_(std::move(wake)) {
   const SlotClass& slots = this->info().slots;
   const size_t lines = size_t{slots.count} * (slots.payload_bytes / sizeof(Line));
   send_slots_ = std::make_unique<Line[]>(lines);
@@ -56,10 +50,6 @@ UcxEndpoint::UcxEndpoint(EndpointInfo info, std::unique_ptr<UcxLink> link, Uniqu
   for (Outgoing& one : outgoing_) one.owner = this;
   for (Outgoing& one : words_) one.owner = this;
   for (Incoming& one : incoming_) one.owner = this;
-  waker_ticket_ = health.add_waker([this] {
-    const uint64_t one = 1;
-    (void)!write(wake_fd_.get(), &one, sizeof(one));
-  });
 }
 
 Status UcxEndpoint::connect(std::span<const std::byte> peer_address, UcxLink::Errors errors) {
@@ -68,7 +58,6 @@ Status UcxEndpoint::connect(std::span<const std::byte> peer_address, UcxLink::Er
 }
 
 UcxEndpoint::~UcxEndpoint() {
-  health().remove_waker(waker_ticket_);
   const bool is_heard = !health().failed() && !health().has_left(info().peer_rank);
   if (is_probed_ && !is_broken_ && is_heard) leave();
   is_closing_ = true;
@@ -115,7 +104,7 @@ Status UcxEndpoint::probe(int socket, const Deadline& deadline) {
           "the first message does not come through: UCX_TLS and UCX_NET_DEVICES, where they are "
           "set, must name what reaches the peer, on both ends");
     }
-    if (!has_told || !is_peer_ready) wait(Deadline::after(deadline.clock(), kProbeSlice));
+    if (!has_told || !is_peer_ready) wait(deadline.at_most(kProbeSlice));
   }
   is_probed_ = true;
   return Status::ok();
@@ -323,14 +312,7 @@ void UcxEndpoint::post(uint64_t sequence, std::span<const std::byte> bytes, cons
   CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
   posted_ = sequence;
   send(outgoing(sequence),
-       {.magic = kSlotMagic,
-        .bytes = note.bytes,
-        .epoch = info().epoch,
-        .sequence = sequence,
-        .message_left = note.message_left,
-        .released = released_,
-        .flags = note.is_first ? kFlagFirst : 0,
-        .tag = note.tag},
+       slot_header({.epoch = info().epoch, .sequence = sequence, .released = released_}, note),
        bytes);
 }
 
@@ -352,12 +334,8 @@ void UcxEndpoint::send(Outgoing& outgoing, const SlotHeader& header,
 
 void UcxEndpoint::send_word(Word word) {
   send(words_[static_cast<size_t>(word)],
-       {.magic = kSlotMagic,
-        .epoch = info().epoch,
-        .sequence = posted_,
-        .released = released_,
-        .flags = kFlagCredit,
-        .tag = static_cast<uint32_t>(word)},
+       credit_header({.epoch = info().epoch, .sequence = posted_, .released = released_},
+                     static_cast<uint32_t>(word)),
        {});
 }
 
@@ -410,12 +388,7 @@ Status UcxEndpoint::release_receive(const ReceivedSlot& slot) {
 void UcxEndpoint::wait(const Deadline& deadline) {
   if (health().failed()) return;
   if (!is_broken_ && (progress() || !link_->arm())) return;
-  std::array<pollfd, 2> entries{};
-  entries[0] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
-  entries[1] = {.fd = is_broken_ ? -1 : link_->event_fd(), .events = POLLIN, .revents = 0};
-  poll(entries.data(), entries.size(), poll_timeout_ms(deadline.at_most(kSleepMax)));
-  uint64_t ignored = 0;
-  (void)!read(wake_fd_.get(), &ignored, sizeof(ignored));
+  wake_->sleep(is_broken_ ? -1 : link_->event_fd(), POLLIN, deadline.at_most(kSleepMax));
 }
 
 }  // namespace shoal::fabric

@@ -19,6 +19,7 @@
 #include "base/unique_fd.h"
 #include "fabric/endpoint.h"
 #include "fabric/link/slot_header.h"
+#include "fabric/link/wake_event.h"
 #include "fabric/ucx/ucx_link.h"
 
 namespace shoal::fabric {
@@ -73,7 +74,7 @@ class UcxEndpoint final : public Endpoint {
     bool may_be_kept = false;
   };
 
-  UcxEndpoint(EndpointInfo info, std::unique_ptr<UcxLink> link, UniqueFd wake_fd,
+  UcxEndpoint(EndpointInfo info, std::unique_ptr<UcxLink> link, std::unique_ptr<WakeEvent> wake,
               GroupHealth& health);
 
   static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data,
@@ -108,8 +109,7 @@ class UcxEndpoint final : public Endpoint {
 
   const UcxTable& table_;  // UCX calls back while the link ends
   std::unique_ptr<UcxLink> link_;
-  UniqueFd wake_fd_;
-  uint64_t waker_ticket_ = 0;
+  std::unique_ptr<WakeEvent> wake_;
   bool is_probed_ = false;   // the link carries messages
   bool is_broken_ = false;   // nothing moves any more
   bool is_closing_ = false;  // whatever UCX still tells is of no use

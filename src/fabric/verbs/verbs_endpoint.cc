@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/spin_pause.h"
 #include "fabric/link/stream.h"
 
@@ -29,7 +25,8 @@ constexpr Nanoseconds kProbeSlice = std::chrono::milliseconds(1);
 // A provider whose events get lost cannot keep us asleep longer than this.
 constexpr Nanoseconds kSleepMax = std::chrono::milliseconds(500);
 
-// Behind the slot header: the number of the message in its lane; the rest is zero.
+// Behind the slot header: the number of the message in its lane; the rest stays zero, as the
+// pages came.
 constexpr size_t kLaneNumberAt = kSlotHeaderBytes;
 static_assert(kVerbsHeaderBytes >= kLaneNumberAt + sizeof(uint64_t));
 
@@ -38,34 +35,28 @@ static_assert(kVerbsHeaderBytes >= kLaneNumberAt + sizeof(uint64_t));
 Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info, VerbsLinkPtr link,
                                                              GroupHealth& health) {
   info.registrar = link.get();
-  UniqueFd wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!wake_fd.is_valid()) return Status::from_errno("eventfd", errno);
+  ASSIGN_OR_RETURN(auto wake, WakeEvent::create(health));
   const VerbsPort& port = link->port();
   info.port = LinkPort{.device = port.device,
                        .number = port.number,
                        .gid_index = port.gid_index,
                        .mtu = mtu_bytes(port.mtu)};
   return std::unique_ptr<VerbsEndpoint>(
-      new VerbsEndpoint(std::move(info), std::move(link), std::move(wake_fd), health));
+      new VerbsEndpoint(std::move(info), std::move(link), std::move(wake), health));
 }
 
-VerbsEndpoint::VerbsEndpoint(EndpointInfo info, VerbsLinkPtr link, UniqueFd wake_fd,
+VerbsEndpoint::VerbsEndpoint(EndpointInfo info, VerbsLinkPtr link, std::unique_ptr<WakeEvent> wake,
                              GroupHealth& health)
     : Endpoint(std::move(info), health),
       link_(std::move(link)),
-      wake_fd_(std::move(wake_fd)),
+      wake_(std::move(wake)),
       held_(this->info().slots.count) {
   for (int i = 0; i < link_->layout().lanes; ++i) {
     lanes_.push_back({.arrivals = ArrivalQueue(this->info().slots.count)});
   }
-  waker_ticket_ = health.add_waker([this] {
-    const uint64_t one = 1;
-    (void)!write(wake_fd_.get(), &one, sizeof(one));
-  });
 }
 
 VerbsEndpoint::~VerbsEndpoint() {
-  health().remove_waker(waker_ticket_);
   const bool is_heard = !health().failed() && !health().has_left(info().peer_rank);
   if (!is_broken_ && is_heard) drain_before_close();
 }
@@ -215,8 +206,8 @@ Status VerbsEndpoint::take_message(int lane_index, uint32_t receive, uint32_t by
   }
   const SlotHeader header =
       decode_slot_header(std::span<const std::byte, kSlotHeaderBytes>(from, kSlotHeaderBytes));
-  ByteReader rest(std::span(from + kLaneNumberAt, sizeof(uint64_t)));
-  const uint64_t number = *rest.read<uint64_t>();
+  uint64_t number = 0;
+  std::memcpy(&number, from + kLaneNumberAt, sizeof(number));
   const bool is_credit = (header.flags & kFlagCredit) != 0;
   // Which slot it is, is looked at when it is due: the other lane may be behind.
   const SlotExpectation expected{.epoch = info().epoch,
@@ -274,14 +265,7 @@ Status VerbsEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
 }
 
 SlotHeader VerbsEndpoint::next_slot(const SlotNote& note) {
-  return {.magic = kSlotMagic,
-          .bytes = note.bytes,
-          .epoch = info().epoch,
-          .sequence = ++posted_,
-          .message_left = note.message_left,
-          .released = released_,
-          .flags = note.is_first ? kFlagFirst : 0,
-          .tag = note.tag};
+  return slot_header({.epoch = info().epoch, .sequence = ++posted_, .released = released_}, note);
 }
 
 Result<bool> VerbsEndpoint::try_send(std::span<const std::byte> bytes, const SlotNote& note) {
@@ -307,9 +291,7 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
   const uint64_t number = ++lane.posted;
   encode_slot_header(message.header,
                      std::span<std::byte, kSlotHeaderBytes>(message.from, kSlotHeaderBytes));
-  FieldWriter rest(std::span(message.from + kLaneNumberAt, kVerbsHeaderBytes - kLaneNumberAt));
-  rest.write(number);
-  while (rest.left() > 0) rest.write(uint8_t{0});
+  std::memcpy(message.from + kLaneNumberAt, &number, sizeof(number));
   // A quarter of the queue without a completion is the most.
   const bool is_signaled =
       message.is_signaled || number - lane.signaled >= std::max(1U, link_->sends_max() / 4);
@@ -412,13 +394,11 @@ Status VerbsEndpoint::send_credit_if_due() {
 }
 
 Status VerbsEndpoint::send_credit(int lane, bool is_signaled) {
-  return send(lane, {.from = link_->control_message(controls_sent_++),
-                     .header = {.magic = kSlotMagic,
-                                .epoch = info().epoch,
-                                .sequence = posted_,
-                                .released = released_,
-                                .flags = kFlagCredit},
-                     .is_signaled = is_signaled});
+  return send(
+      lane,
+      {.from = link_->control_message(controls_sent_++),
+       .header = credit_header({.epoch = info().epoch, .sequence = posted_, .released = released_}),
+       .is_signaled = is_signaled});
 }
 
 // Armed first, then looked at once more, so that nothing falls between.
@@ -434,13 +414,9 @@ void VerbsEndpoint::wait(const Deadline& deadline) {
     if (!armed.is_ok()) (void)device_failed(armed);
     if (!armed.is_ok() || has_news()) return;
   }
-  std::array<pollfd, 2> entries{};
-  entries[0] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
-  entries[1] = {.fd = is_broken_ ? -1 : link_->event_fd(), .events = POLLIN, .revents = 0};
-  poll(entries.data(), entries.size(), poll_timeout_ms(deadline.at_most(kSleepMax)));
-  if ((entries[1].revents & POLLIN) != 0) link_->take_events();
-  uint64_t ignored = 0;
-  (void)!read(wake_fd_.get(), &ignored, sizeof(ignored));
+  const short happened =
+      wake_->sleep(is_broken_ ? -1 : link_->event_fd(), POLLIN, deadline.at_most(kSleepMax));
+  if ((happened & POLLIN) != 0) link_->take_events();
 }
 
 }  // namespace shoal::fabric

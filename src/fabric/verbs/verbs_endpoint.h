@@ -21,6 +21,7 @@
 #include "base/unique_fd.h"
 #include "fabric/endpoint.h"
 #include "fabric/link/slot_header.h"
+#include "fabric/link/wake_event.h"
 #include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
@@ -76,7 +77,8 @@ class VerbsEndpoint final : public Endpoint {
     ArrivalQueue arrivals;
   };
 
-  VerbsEndpoint(EndpointInfo info, VerbsLinkPtr link, UniqueFd wake_fd, GroupHealth& health);
+  VerbsEndpoint(EndpointInfo info, VerbsLinkPtr link, std::unique_ptr<WakeEvent> wake,
+                GroupHealth& health);
 
   Result<bool> may_send();
   Status send_credit(int lane, bool is_signaled);
@@ -112,8 +114,7 @@ class VerbsEndpoint final : public Endpoint {
   Status failure_or_end();
 
   VerbsLinkPtr link_;
-  UniqueFd wake_fd_;
-  uint64_t waker_ticket_ = 0;
+  std::unique_ptr<WakeEvent> wake_;
   bool is_broken_ = false;  // the queue pairs: nothing moves any more
   std::string broken_by_;   // what ended how
   std::vector<Lane> lanes_;
