@@ -37,6 +37,10 @@ Status::Status(StatusCode code, std::string message) {
   failure_ = std::make_unique<const Failure>(Failure{code, std::move(message)});
 }
 
+std::unique_ptr<const Status::Failure> Status::copy_of_failure() const {
+  return std::make_unique<const Failure>(*failure_);
+}
+
 const std::string& Status::message() const {
   static const std::string none;
   return is_ok() ? none : failure_->message;

@@ -65,8 +65,9 @@ class [[nodiscard]] Status {
     std::string message;
   };
   static std::unique_ptr<const Failure> copy_of(const Status& other) {
-    return other.is_ok() ? nullptr : std::make_unique<const Failure>(*other.failure_);
+    return other.is_ok() ? nullptr : other.copy_of_failure();
   }
+  std::unique_ptr<const Failure> copy_of_failure() const;
 
   std::unique_ptr<const Failure> failure_;  // null: ok
 };
