@@ -16,7 +16,7 @@
 #include "fabric/shm/mapped_memory.h"
 #include "fabric/shm/shm_segment.h"
 #include "fabric/ucx/ucx_context.h"
-#include "fabric/verbs/verbs_link.h"
+#include "fabric/verbs/verbs_rail.h"
 
 namespace shoal::fabric {
 

@@ -12,7 +12,7 @@
 #include "fabric/group_setup.h"
 #include "fabric/tcp/address.h"
 #include "fabric/ucx/ucx_context.h"
-#include "fabric/verbs/verbs_link.h"
+#include "fabric/verbs/verbs_rail.h"
 
 namespace shoal::fabric {
 

@@ -10,7 +10,7 @@
 #include "cli/doctor/findings.h"
 #include "cli/doctor/rdma_view.h"
 #include "cli/support/format.h"
-#include "fabric/verbs/verbs_link.h"
+#include "fabric/verbs/verbs_rail.h"
 
 namespace shoal::cli {
 namespace {

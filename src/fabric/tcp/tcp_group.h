@@ -20,7 +20,7 @@
 #include "fabric/tcp/acceptor.h"
 #include "fabric/tcp/address.h"
 #include "fabric/ucx/ucx_context.h"
-#include "fabric/verbs/verbs_link.h"
+#include "fabric/verbs/verbs_rail.h"
 
 namespace shoal::fabric {
 

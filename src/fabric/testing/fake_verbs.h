@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/verbs/verbs_link.h"
+#include "fabric/verbs/verbs_rail.h"
 
 namespace shoal::fabric {
 

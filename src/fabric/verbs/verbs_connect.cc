@@ -22,10 +22,10 @@ constexpr Nanoseconds kDeviceMax = std::chrono::seconds(10);
 // For the first message through every lane.
 constexpr Nanoseconds kProbeMax = std::chrono::seconds(5);
 
-Status send_offer(int data, const LinkOffer& offer, const Deadline& deadline) {
+Status send_offer(int data, const RailOffer& offer, const Deadline& deadline) {
   ByteWriter writer;
   writer.write(uint32_t{0});
-  writer.write_bytes(encode_link_offer(offer));
+  writer.write_bytes(encode_rail_offer(offer));
   return write_all(data, writer.bytes(), deadline);
 }
 
@@ -37,7 +37,7 @@ Status send_reason(int data, const Status& status, const Deadline& deadline) {
   return write_all(data, writer.bytes(), deadline);
 }
 
-Result<LinkOffer> receive_offer(int data, const Deadline& deadline) {
+Result<RailOffer> receive_offer(int data, const Deadline& deadline) {
   std::array<std::byte, sizeof(uint32_t)> length{};
   RETURN_IF_ERROR(read_all(data, length, deadline));
   const uint32_t reason_bytes = *ByteReader(length).read<uint32_t>();
@@ -48,9 +48,9 @@ Result<LinkOffer> receive_offer(int data, const Deadline& deadline) {
     const std::string text(reinterpret_cast<const char*>(reason.data()), reason.size());
     return Status::group("cannot use RDMA: " + printable(text));
   }
-  std::array<std::byte, LinkOffer::kBytes> bytes{};
+  std::array<std::byte, RailOffer::kBytes> bytes{};
   RETURN_IF_ERROR(read_all(data, bytes, deadline));
-  return decode_link_offer(bytes);
+  return decode_rail_offer(bytes);
 }
 
 Status exchange_ready(int data, const Deadline& deadline) {
@@ -58,7 +58,7 @@ Status exchange_ready(int data, const Deadline& deadline) {
   return await_ready(data, deadline);
 }
 
-using LinkResult = Result<VerbsLinkPtr>;
+using LinkResult = Result<VerbsRailPtr>;
 
 // What the device says, or that it says nothing.
 LinkResult bounded(const std::function<LinkResult()>& call, const Deadline& deadline) {
@@ -74,13 +74,13 @@ LinkResult open_link(const VerbsProvider& provider, int data, const SlotClass& s
   return bounded(
       [provider, local, slots]() -> LinkResult {
         ASSIGN_OR_RETURN(const VerbsPort port, find_port(*provider.table, local));
-        return VerbsLink::open(provider, port, slots);
+        return VerbsRail::open(provider, port, slots);
       },
       deadline);
 }
 
-LinkResult connect_link(VerbsLinkPtr link, const LinkOffer& offer, const Deadline& deadline) {
-  const auto held = std::make_shared<VerbsLinkPtr>(std::move(link));
+LinkResult connect_link(VerbsRailPtr link, const RailOffer& offer, const Deadline& deadline) {
+  const auto held = std::make_shared<VerbsRailPtr>(std::move(link));
   return bounded(
       [held, offer]() -> LinkResult {
         RETURN_IF_ERROR((*held)->connect(offer));

@@ -57,9 +57,9 @@ TEST(VerbsConnect, C71_PortsWithDifferentMtusUseTheSmallerOne) {
   FakeVerbs verbs{FakeVerbsOptions()};
   constexpr SlotClass kSlots{.payload_bytes = 16384, .count = 4};
   const auto large =
-      VerbsLink::open(verbs.provider(), {.device = "fake0", .mtu = IBV_MTU_4096}, kSlots);
+      VerbsRail::open(verbs.provider(), {.device = "fake0", .mtu = IBV_MTU_4096}, kSlots);
   const auto small =
-      VerbsLink::open(verbs.provider(), {.device = "fake0", .mtu = IBV_MTU_1024}, kSlots);
+      VerbsRail::open(verbs.provider(), {.device = "fake0", .mtu = IBV_MTU_1024}, kSlots);
   ASSERT_TRUE(large.is_ok() && small.is_ok());
   ASSERT_TRUE((*large)->connect((*small)->offer()).is_ok());
   ASSERT_TRUE((*small)->connect((*large)->offer()).is_ok());

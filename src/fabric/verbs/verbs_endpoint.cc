@@ -32,7 +32,7 @@ static_assert(kVerbsHeaderBytes >= kLaneNumberAt + sizeof(uint64_t));
 
 }  // namespace
 
-Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info, VerbsLinkPtr link,
+Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info, VerbsRailPtr link,
                                                              GroupHealth& health) {
   info.registrar = link.get();
   ASSIGN_OR_RETURN(auto wake, WakeEvent::create(health));
@@ -45,7 +45,7 @@ Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info, 
       new VerbsEndpoint(std::move(info), std::move(link), std::move(wake), health));
 }
 
-VerbsEndpoint::VerbsEndpoint(EndpointInfo info, VerbsLinkPtr link, std::unique_ptr<WakeEvent> wake,
+VerbsEndpoint::VerbsEndpoint(EndpointInfo info, VerbsRailPtr link, std::unique_ptr<WakeEvent> wake,
                              GroupHealth& health)
     : Endpoint(std::move(info), health),
       link_(std::move(link)),
@@ -159,8 +159,8 @@ Result<bool> VerbsEndpoint::take_sends() {
 
 Status VerbsEndpoint::take_send(const ibv_wc& completion) {
   if (completion.status != IBV_WC_SUCCESS) return broken(completion, "a send");
-  Lane& lane = lanes_[static_cast<size_t>(VerbsLink::lane_of(completion.wr_id))];
-  const uint64_t number = VerbsLink::number_of(completion.wr_id);
+  Lane& lane = lanes_[static_cast<size_t>(VerbsRail::lane_of(completion.wr_id))];
+  const uint64_t number = VerbsRail::number_of(completion.wr_id);
   if (number <= lane.completed || number > lane.posted) {
     return device_failed(Status::node("a send completes that was not posted"));
   }
@@ -178,8 +178,8 @@ Result<bool> VerbsEndpoint::take_receives() {
       RETURN_IF_ERROR(broken(completion, "a receive"));
       continue;
     }
-    const int lane = VerbsLink::lane_of(completion.wr_id);
-    const uint64_t receive = VerbsLink::number_of(completion.wr_id);
+    const int lane = VerbsRail::lane_of(completion.wr_id);
+    const uint64_t receive = VerbsRail::number_of(completion.wr_id);
     if (lane >= link_->layout().lanes || receive >= link_->layout().receives) {
       return device_failed(Status::node("a receive completes that was not posted"));
     }
@@ -304,7 +304,7 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
        .bytes = message.in_place.empty() ? link_->message_bytes(lane_index, message.header.bytes)
                                          : kVerbsHeaderBytes,
        .in_place = message.in_place,
-       .id = VerbsLink::make_id(lane_index, number),
+       .id = VerbsRail::make_id(lane_index, number),
        .is_signaled = is_signaled});
   return status.is_ok() ? status : device_failed(status);
 }

@@ -22,14 +22,14 @@
 #include "fabric/endpoint.h"
 #include "fabric/link/slot_header.h"
 #include "fabric/link/wake_event.h"
-#include "fabric/verbs/verbs_link.h"
+#include "fabric/verbs/verbs_rail.h"
 
 namespace shoal::fabric {
 
 class VerbsEndpoint final : public Endpoint {
  public:
   // `link` is connected, and the peer's receives are posted.
-  static Result<std::unique_ptr<VerbsEndpoint>> create(EndpointInfo info, VerbsLinkPtr link,
+  static Result<std::unique_ptr<VerbsEndpoint>> create(EndpointInfo info, VerbsRailPtr link,
                                                        GroupHealth& health);
   // Sends a message without a slot through every lane and waits for the peer's, and for its word
   // over `socket`, the connection of the handshake, that ours have come. Once, on both sides,
@@ -77,7 +77,7 @@ class VerbsEndpoint final : public Endpoint {
     ArrivalQueue arrivals;
   };
 
-  VerbsEndpoint(EndpointInfo info, VerbsLinkPtr link, std::unique_ptr<WakeEvent> wake,
+  VerbsEndpoint(EndpointInfo info, VerbsRailPtr link, std::unique_ptr<WakeEvent> wake,
                 GroupHealth& health);
 
   Result<bool> may_send();
@@ -113,7 +113,7 @@ class VerbsEndpoint final : public Endpoint {
   void drain_before_close();
   Status failure_or_end();
 
-  VerbsLinkPtr link_;
+  VerbsRailPtr link_;
   std::unique_ptr<WakeEvent> wake_;
   bool is_broken_ = false;  // the queue pairs: nothing moves any more
   std::string broken_by_;   // what ended how

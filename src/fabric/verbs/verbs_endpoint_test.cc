@@ -46,11 +46,11 @@ struct Side {
              .peer_name = health.rank_text(1 - rank),
              .epoch = kEpoch,
              .slots = slots},
-        link(*VerbsLink::open(provider, VerbsPort{.device = "fake0", .gid_index = 3}, slots)) {}
+        link(*VerbsRail::open(provider, VerbsPort{.device = "fake0", .gid_index = 3}, slots)) {}
 
   GroupHealth health;
   EndpointInfo info;
-  VerbsLinkPtr link;
+  VerbsRailPtr link;
   std::unique_ptr<VerbsEndpoint> endpoint;
 
   // What travels: numbered messages of one slot.
@@ -342,7 +342,7 @@ TEST(VerbsEndpoint, ALinkThatGoesDownEndsRcsSends) {
 struct WildPeer {
   static constexpr SlotClass kSlots{.payload_bytes = 128, .count = 2};
   WildPeer() : verbs(by_hand(Mode::kLinuxRc)), good(0, verbs.provider(), kSlots) {
-    link = *VerbsLink::open(verbs.provider(), {.device = "fake0", .gid_index = 3}, kSlots);
+    link = *VerbsRail::open(verbs.provider(), {.device = "fake0", .gid_index = 3}, kSlots);
     CHECK(link->connect(good.link->offer()).is_ok());
     CHECK(good.link->connect(link->offer()).is_ok());
     good.endpoint = *VerbsEndpoint::create(good.info, std::move(good.link), good.health);
@@ -371,7 +371,7 @@ struct WildPeer {
 
   FakeVerbs verbs;
   Side good;
-  VerbsLinkPtr link;
+  VerbsRailPtr link;
 };
 
 TEST(VerbsEndpoint, EveryCorruptedFieldBreaksTheGroup) {
@@ -443,58 +443,58 @@ TEST(VerbsEndpoint, WhatIsSentInPlaceIsNotReadOnceTheGroupHasFailed) {
   EXPECT_EQ(pair.verbs().counts().delivered, 0U);
 }
 
-TEST(VerbsLink, ASlotClassThatTheProviderCannotHoldIsRefused) {
+TEST(VerbsRail, ASlotClassThatTheProviderCannotHoldIsRefused) {
   const FakeVerbs verbs(by_hand(Mode::kThunderbolt));
   const VerbsPort port{.device = "fake0"};
   const auto link =
-      VerbsLink::open(verbs.provider(), port, {.payload_bytes = 1 << 20, .count = 64});
+      VerbsRail::open(verbs.provider(), port, {.payload_bytes = 1 << 20, .count = 64});
   ASSERT_FALSE(link.is_ok());
   EXPECT_EQ(link.status().code(), StatusCode::kRequest);
   EXPECT_THAT(link.status().message(), HasSubstr("fewer or smaller"));
-  EXPECT_FALSE(VerbsLink::open(verbs.provider(), {.device = "gone0"}, {}).is_ok());
+  EXPECT_FALSE(VerbsRail::open(verbs.provider(), {.device = "gone0"}, {}).is_ok());
   EXPECT_TRUE(verbs.counts().is_all_gone());
 }
 
-TEST(VerbsLink, AThunderboltDeviceHasTenQueuePairs) {
+TEST(VerbsRail, AThunderboltDeviceHasTenQueuePairs) {
   FakeVerbsOptions options = by_hand(Mode::kThunderbolt);
   options.limits_devices = true;
   const FakeVerbs verbs(options);
-  std::vector<VerbsLinkPtr> links;
+  std::vector<VerbsRailPtr> links;
   for (int i = 0; i < 5; ++i) {
-    auto link = VerbsLink::open(verbs.provider(), {.device = "fake0"}, {});
+    auto link = VerbsRail::open(verbs.provider(), {.device = "fake0"}, {});
     ASSERT_TRUE(link.is_ok()) << link.status().message();
     links.push_back(std::move(*link));
   }
   EXPECT_EQ(verbs.counts().queue_pairs, 10);
   EXPECT_EQ(verbs.counts().regions, 5);
-  const auto sixth = VerbsLink::open(verbs.provider(), {.device = "fake0"}, {});
+  const auto sixth = VerbsRail::open(verbs.provider(), {.device = "fake0"}, {});
   EXPECT_EQ(sixth.status().code(), StatusCode::kNode);
   EXPECT_THAT(sixth.status().message(), HasSubstr("no queue pair"));
   links.clear();
   EXPECT_TRUE(verbs.counts().is_all_gone());
 }
 
-TEST(VerbsLink, OffersAreReadAsTheyWereWrittenAndRubbishIsRefused) {
-  LinkOffer offer{
+TEST(VerbsRail, OffersAreReadAsTheyWereWrittenAndRubbishIsRefused) {
+  RailOffer offer{
       .lanes = 2, .frame_bytes = 4096, .qp_type = IBV_QPT_UC, .mtu = IBV_MTU_1024, .lid = 7};
   offer.gid[15] = std::byte{9};
   offer.lane = {{{.qp_number = 5, .first_packet = 6}, {.qp_number = 0xffffff, .first_packet = 1}}};
-  const auto bytes = encode_link_offer(offer);
-  const auto back = decode_link_offer(bytes);
+  const auto bytes = encode_rail_offer(offer);
+  const auto back = decode_rail_offer(bytes);
   ASSERT_TRUE(back.is_ok());
-  EXPECT_EQ(encode_link_offer(*back), bytes);
+  EXPECT_EQ(encode_rail_offer(*back), bytes);
   std::mt19937 random(3);
   for (int i = 0; i < 1000; ++i) {
     auto spoiled = bytes;
     spoiled[random() % 4] ^= std::byte{1};
-    EXPECT_FALSE(decode_link_offer(spoiled).is_ok());
+    EXPECT_FALSE(decode_rail_offer(spoiled).is_ok());
   }
   for (const size_t at : {4U, 16U, 20U, 43U}) {  // lanes, MTU, LID, a queue pair's number
     auto spoiled = bytes;
     spoiled[at] = std::byte{0xff};
     spoiled[at + 1] = std::byte{0xff};
     spoiled[at + 2] = std::byte{0xff};
-    EXPECT_FALSE(decode_link_offer(spoiled).is_ok()) << at;
+    EXPECT_FALSE(decode_rail_offer(spoiled).is_ok()) << at;
   }
 }
 

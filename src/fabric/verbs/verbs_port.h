@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "fabric/tcp/address.h"
-#include "fabric/verbs/infiniband_address.h"
+#include "fabric/tcp/infiniband_address.h"
 #include "fabric/verbs/verbs_table.h"
 
 namespace shoal::fabric {

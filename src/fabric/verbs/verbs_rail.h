@@ -1,4 +1,4 @@
-// VerbsLink: the queue pairs to one peer and the registered memory of their slots.
+// VerbsRail: the queue pairs to one peer and the registered memory of their slots.
 //
 // A link has one or two lanes, each a queue pair: small messages go through one whose receives are
 // 4 KiB, whole slots through one whose receives are as large as a slot. So a provider that wants a
@@ -7,7 +7,7 @@
 // Memory is one region:
 //   send slots [count], control messages [kControlMessages],
 //   receives of lane 0 [count + kControlMessages], receives of lane 1 [count + kControlMessages]
-// Both sides learn each other's queue pairs from LinkOffers, over the TCP connection of the
+// Both sides learn each other's queue pairs from RailOffers, over the TCP connection of the
 // handshake. docs/fabric.md specifies them.
 // Thread rule: one thread at a time. Borrows the table.
 #pragma once
@@ -58,7 +58,7 @@ struct LaneLayout {
 };
 
 // What a peer must know to reach the queue pairs.
-struct LinkOffer {
+struct RailOffer {
   static constexpr size_t kBytes = 56;
 
   uint32_t lanes = 1;
@@ -73,36 +73,36 @@ struct LinkOffer {
   };
   std::array<Lane, kLanesMax> lane{};
 };
-std::array<std::byte, LinkOffer::kBytes> encode_link_offer(const LinkOffer& offer);
+std::array<std::byte, RailOffer::kBytes> encode_rail_offer(const RailOffer& offer);
 // kGroup, as the end of a sentence about the peer, for rubbish.
-Result<LinkOffer> decode_link_offer(std::span<const std::byte, LinkOffer::kBytes> bytes);
+Result<RailOffer> decode_rail_offer(std::span<const std::byte, RailOffer::kBytes> bytes);
 
-class VerbsLink;
+class VerbsRail;
 
 // Destroys a link in a thread that is given up after two seconds: drivers have been seen to hang
 // there. What is given up goes on by itself.
-struct CloseVerbsLink {
-  void operator()(VerbsLink* link) const;
+struct CloseVerbsRail {
+  void operator()(VerbsRail* link) const;
 };
-using VerbsLinkPtr = std::unique_ptr<VerbsLink, CloseVerbsLink>;
+using VerbsRailPtr = std::unique_ptr<VerbsRail, CloseVerbsRail>;
 
-class VerbsLink final : public MemoryRegistrar {
+class VerbsRail final : public MemoryRegistrar {
  public:
   // kNode when the device refuses something; the message names the device, what it refused and,
   // where the limit on locked memory may be the cause, that limit and what is needed.
-  static Result<VerbsLinkPtr> open(const VerbsProvider& provider, const VerbsPort& port,
+  static Result<VerbsRailPtr> open(const VerbsProvider& provider, const VerbsPort& port,
                                    const SlotClass& slots);
-  ~VerbsLink() override;
-  VerbsLink(const VerbsLink&) = delete;
-  VerbsLink& operator=(const VerbsLink&) = delete;
+  ~VerbsRail() override;
+  VerbsRail(const VerbsRail&) = delete;
+  VerbsRail& operator=(const VerbsRail&) = delete;
 
   const LaneLayout& layout() const { return layout_; }
   const VerbsPort& port() const { return port_; }
   const VerbsTable& table() const { return *provider_.table; }
-  LinkOffer offer() const;
+  RailOffer offer() const;
   // Brings the queue pairs up towards the peer's and posts all receives. Only then may the peer be
   // told to send. kNode: the device refused; kGroup: the offers do not fit together.
-  Status connect(const LinkOffer& peer);
+  Status connect(const RailOffer& peer);
 
   std::byte* send_slot(uint64_t sequence) const;
   std::byte* control_message(uint64_t number) const;
@@ -159,11 +159,11 @@ class VerbsLink final : public MemoryRegistrar {
     void operator()(std::byte* memory) const;
   };
 
-  VerbsLink(const VerbsProvider& provider, VerbsPort port, const LaneLayout& layout);
+  VerbsRail(const VerbsProvider& provider, VerbsPort port, const LaneLayout& layout);
   Status open_device();
   Status make_memory();
   Status make_queues();
-  Status make_ready_to_receive(int lane, const LinkOffer& peer);
+  Status make_ready_to_receive(int lane, const RailOffer& peer);
   Status make_ready_to_send(int lane);
   Status post_all_receives(int lane);
   Status refused(std::string_view what, int error) const;

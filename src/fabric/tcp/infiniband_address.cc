@@ -1,4 +1,4 @@
-#include "fabric/verbs/infiniband_address.h"
+#include "fabric/tcp/infiniband_address.h"
 
 #include <net/if_arp.h>
 

@@ -1,4 +1,4 @@
-#include "fabric/verbs/verbs_link.h"
+#include "fabric/verbs/verbs_rail.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -65,8 +65,8 @@ size_t LaneLayout::region_bytes() const {
   return sends + controls + size_t{receives} * (size_t{receive_bytes[0]} + receive_bytes[1]);
 }
 
-std::array<std::byte, LinkOffer::kBytes> encode_link_offer(const LinkOffer& offer) {
-  std::array<std::byte, LinkOffer::kBytes> bytes{};
+std::array<std::byte, RailOffer::kBytes> encode_rail_offer(const RailOffer& offer) {
+  std::array<std::byte, RailOffer::kBytes> bytes{};
   FieldWriter fields(bytes);
   fields.write(kOfferMagic);
   fields.write(offer.lanes);
@@ -75,7 +75,7 @@ std::array<std::byte, LinkOffer::kBytes> encode_link_offer(const LinkOffer& offe
   fields.write(offer.mtu);
   fields.write(offer.lid);
   for (const std::byte byte : offer.gid) fields.write(static_cast<uint8_t>(byte));
-  for (const LinkOffer::Lane& lane : offer.lane) {
+  for (const RailOffer::Lane& lane : offer.lane) {
     fields.write(lane.qp_number);
     fields.write(lane.first_packet);
   }
@@ -83,9 +83,9 @@ std::array<std::byte, LinkOffer::kBytes> encode_link_offer(const LinkOffer& offe
   return bytes;
 }
 
-Result<LinkOffer> decode_link_offer(std::span<const std::byte, LinkOffer::kBytes> bytes) {
+Result<RailOffer> decode_rail_offer(std::span<const std::byte, RailOffer::kBytes> bytes) {
   ByteReader reader(bytes);
-  LinkOffer offer;
+  RailOffer offer;
   const uint32_t magic = *reader.read<uint32_t>();
   offer.lanes = *reader.read<uint32_t>();
   offer.frame_bytes = *reader.read<uint32_t>();
@@ -93,7 +93,7 @@ Result<LinkOffer> decode_link_offer(std::span<const std::byte, LinkOffer::kBytes
   offer.mtu = *reader.read<uint32_t>();
   offer.lid = *reader.read<uint32_t>();
   std::ranges::copy(*reader.read_bytes(offer.gid.size()), offer.gid.begin());
-  for (LinkOffer::Lane& lane : offer.lane) {
+  for (RailOffer::Lane& lane : offer.lane) {
     lane.qp_number = *reader.read<uint32_t>();
     lane.first_packet = *reader.read<uint32_t>();
   }
@@ -101,16 +101,16 @@ Result<LinkOffer> decode_link_offer(std::span<const std::byte, LinkOffer::kBytes
   if (magic != kOfferMagic) return Status::group("sent rubbish for its queue pairs");
   const bool is_possible = (offer.lanes == 1 || offer.lanes == 2) && offer.mtu >= IBV_MTU_256 &&
                            offer.mtu <= IBV_MTU_4096 && offer.lid <= UINT16_MAX &&
-                           std::ranges::all_of(offer.lane, [](const LinkOffer::Lane& lane) {
+                           std::ranges::all_of(offer.lane, [](const RailOffer::Lane& lane) {
                              return lane.qp_number <= 0xffffffU && lane.first_packet <= 0xffffffU;
                            });
   if (!is_possible) return Status::group("offers impossible queue pairs");
   return offer;
 }
 
-void VerbsLink::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
+void VerbsRail::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
 
-void CloseVerbsLink::operator()(VerbsLink* link) const {
+void CloseVerbsRail::operator()(VerbsRail* link) const {
   const std::string port = link->port().text();
   const auto close = [link] {
     delete link;
@@ -122,7 +122,7 @@ void CloseVerbsLink::operator()(VerbsLink* link) const {
       closed.status().message());
 }
 
-Result<VerbsLinkPtr> VerbsLink::open(const VerbsProvider& provider, const VerbsPort& port,
+Result<VerbsRailPtr> VerbsRail::open(const VerbsProvider& provider, const VerbsPort& port,
                                      const SlotClass& slots) {
   const LaneLayout layout = LaneLayout::of(slots, provider.rules);
   const VerbsRules& rules = provider.rules;
@@ -135,14 +135,14 @@ Result<VerbsLinkPtr> VerbsLink::open(const VerbsProvider& provider, const VerbsP
         fmt::format("{} slots of {} bytes are more than {} holds: take fewer or smaller ones",
                     slots.count, slots.payload_bytes, port.text()));
   }
-  VerbsLinkPtr link(new VerbsLink(provider, port, layout));
+  VerbsRailPtr link(new VerbsRail(provider, port, layout));
   RETURN_IF_ERROR(link->open_device());
   RETURN_IF_ERROR(link->make_memory());
   RETURN_IF_ERROR(link->make_queues());
   return link;
 }
 
-VerbsLink::VerbsLink(const VerbsProvider& provider, VerbsPort port, const LaneLayout& layout)
+VerbsRail::VerbsRail(const VerbsProvider& provider, VerbsPort port, const LaneLayout& layout)
     : provider_(provider),
       port_(std::move(port)),
       layout_(layout),
@@ -160,14 +160,14 @@ VerbsLink::VerbsLink(const VerbsProvider& provider, VerbsPort port, const LaneLa
   for (uint32_t& first : first_packet_) first = random_packet_number();
 }
 
-VerbsLink::~VerbsLink() = default;
+VerbsRail::~VerbsRail() = default;
 
-Status VerbsLink::refused(std::string_view what, int error) const {
+Status VerbsRail::refused(std::string_view what, int error) const {
   return Status::node(fmt::format("{}: {}: {}", port_.text(), what,
                                   error != 0 ? std::strerror(error) : "no reason given"));
 }
 
-Status VerbsLink::open_device() {
+Status VerbsRail::open_device() {
   const VerbsTable& table = *provider_.table;
   int count = 0;
   const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> list(table.get_device_list(&count),
@@ -187,7 +187,7 @@ Status VerbsLink::open_device() {
 
 // Anonymous pages of a size that every region may have. Where a region must not lie across a
 // multiple of 4 GiB, twice as much is mapped, of which one half does not.
-Status VerbsLink::make_memory() {
+Status VerbsRail::make_memory() {
   const VerbsRules& rules = provider_.rules;
   const size_t alignment = rules.region_alignment;
   const size_t bytes = (layout_.region_bytes() + alignment - 1) / alignment * alignment;
@@ -203,7 +203,7 @@ Status VerbsLink::make_memory() {
   return Status::ok();
 }
 
-Result<VerbsLink::Owned<ibv_mr>> VerbsLink::register_region(std::span<std::byte> memory) const {
+Result<VerbsRail::Owned<ibv_mr>> VerbsRail::register_region(std::span<std::byte> memory) const {
   const VerbsTable& table = *provider_.table;
   errno = 0;
   ibv_mr* region =
@@ -226,7 +226,7 @@ Result<VerbsLink::Owned<ibv_mr>> VerbsLink::register_region(std::span<std::byte>
   return refused(fmt::format("cannot register {} bytes", memory.size()), error);
 }
 
-Status VerbsLink::register_memory(std::span<std::byte> memory) {
+Status VerbsRail::register_memory(std::span<std::byte> memory) {
   // Where lengths must match, a message is one piece of the link's own memory.
   if (provider_.rules.frame_bytes > 0 || memory.empty()) return Status::ok();
   ASSIGN_OR_RETURN(Owned<ibv_mr> region, register_region(memory));
@@ -234,7 +234,7 @@ Status VerbsLink::register_memory(std::span<std::byte> memory) {
   return Status::ok();
 }
 
-void VerbsLink::stop() {
+void VerbsRail::stop() {
   ibv_qp_attr error{};
   error.qp_state = IBV_QPS_ERR;
   for (const Owned<ibv_qp>& pair : pairs_) {
@@ -242,13 +242,13 @@ void VerbsLink::stop() {
   }
 }
 
-void VerbsLink::unregister_memory(std::span<std::byte> memory) {
+void VerbsRail::unregister_memory(std::span<std::byte> memory) {
   std::erase_if(callers_regions_, [&](const Owned<ibv_mr>& region) {
     return region->addr == memory.data() && region->length == memory.size();
   });
 }
 
-const ibv_mr* VerbsLink::region_of(std::span<const std::byte> bytes) const {
+const ibv_mr* VerbsRail::region_of(std::span<const std::byte> bytes) const {
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
   for (const Owned<ibv_mr>& region : callers_regions_) {
     const auto first = reinterpret_cast<uintptr_t>(region->addr);
@@ -257,7 +257,7 @@ const ibv_mr* VerbsLink::region_of(std::span<const std::byte> bytes) const {
   return nullptr;
 }
 
-Status VerbsLink::make_queues() {
+Status VerbsRail::make_queues() {
   const VerbsTable& table = *provider_.table;
   errno = 0;
   channel_.reset(table.create_comp_channel(context_.get()));
@@ -309,8 +309,8 @@ Status VerbsLink::make_queues() {
   return Status::ok();
 }
 
-LinkOffer VerbsLink::offer() const {
-  LinkOffer offer;
+RailOffer VerbsRail::offer() const {
+  RailOffer offer;
   offer.lanes = static_cast<uint32_t>(layout_.lanes);
   offer.frame_bytes = provider_.rules.frame_bytes;
   offer.qp_type = provider_.rules.qp_type;
@@ -324,8 +324,8 @@ LinkOffer VerbsLink::offer() const {
   return offer;
 }
 
-Status VerbsLink::connect(const LinkOffer& peer) {
-  const LinkOffer own = offer();
+Status VerbsRail::connect(const RailOffer& peer) {
+  const RailOffer own = offer();
   if (peer.lanes != own.lanes || peer.frame_bytes != own.frame_bytes ||
       peer.qp_type != own.qp_type) {
     return Status::group(
@@ -341,7 +341,7 @@ Status VerbsLink::connect(const LinkOffer& peer) {
   return Status::ok();
 }
 
-Status VerbsLink::make_ready_to_receive(int lane, const LinkOffer& peer) {
+Status VerbsRail::make_ready_to_receive(int lane, const RailOffer& peer) {
   const auto index = static_cast<size_t>(lane);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
@@ -366,7 +366,7 @@ Status VerbsLink::make_ready_to_receive(int lane, const LinkOffer& peer) {
   return error == 0 ? Status::ok() : refused("the queue pair cannot reach its peer", error);
 }
 
-Status VerbsLink::make_ready_to_send(int lane) {
+Status VerbsRail::make_ready_to_send(int lane) {
   const auto index = static_cast<size_t>(lane);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTS;
@@ -383,30 +383,30 @@ Status VerbsLink::make_ready_to_send(int lane) {
   return error == 0 ? Status::ok() : refused("the queue pair cannot send", error);
 }
 
-Status VerbsLink::post_all_receives(int lane) {
+Status VerbsRail::post_all_receives(int lane) {
   for (uint32_t i = 0; i < layout_.receives; ++i) RETURN_IF_ERROR(post_receive(lane, i));
   return Status::ok();
 }
 
-std::byte* VerbsLink::send_slot(uint64_t sequence) const {
+std::byte* VerbsRail::send_slot(uint64_t sequence) const {
   const uint64_t count = layout_.receives - kControlMessages;
   return static_cast<std::byte*>(region_->addr) + (sequence % count) * layout_.slot_bytes;
 }
 
-std::byte* VerbsLink::control_message(uint64_t number) const {
+std::byte* VerbsRail::control_message(uint64_t number) const {
   const size_t slots = layout_.receives - kControlMessages;
   return static_cast<std::byte*>(region_->addr) +
          (slots + number % kControlMessages) * layout_.slot_bytes;
 }
 
-std::byte* VerbsLink::receive(int lane, uint32_t index) const {
+std::byte* VerbsRail::receive(int lane, uint32_t index) const {
   const size_t sends = size_t{layout_.receives} * layout_.slot_bytes;
   const size_t of_lane_0 = lane == 0 ? 0 : size_t{layout_.receives} * layout_.receive_bytes[0];
   return static_cast<std::byte*>(region_->addr) + sends + of_lane_0 +
          size_t{index} * layout_.receive_bytes[static_cast<size_t>(lane)];
 }
 
-Status VerbsLink::post_send(int lane, const Send& send) {
+Status VerbsRail::post_send(int lane, const Send& send) {
   std::array<ibv_sge, 2> parts{};
   parts[0] = {
       .addr = reinterpret_cast<uint64_t>(send.from), .length = send.bytes, .lkey = region_->lkey};
@@ -432,7 +432,7 @@ Status VerbsLink::post_send(int lane, const Send& send) {
   return error == 0 ? Status::ok() : refused("a send was refused", error);
 }
 
-Status VerbsLink::post_receive(int lane, uint32_t index) {
+Status VerbsRail::post_receive(int lane, uint32_t index) {
   ibv_sge part{.addr = reinterpret_cast<uint64_t>(receive(lane, index)),
                .length = layout_.receive_bytes[static_cast<size_t>(lane)],
                .lkey = region_->lkey};
@@ -446,27 +446,27 @@ Status VerbsLink::post_receive(int lane, uint32_t index) {
   return error == 0 ? Status::ok() : refused("a receive was refused", error);
 }
 
-Result<size_t> VerbsLink::poll_sends(std::span<ibv_wc> completions) {
+Result<size_t> VerbsRail::poll_sends(std::span<ibv_wc> completions) {
   const int count = provider_.table->poll_cq(
       send_queue_.get(), static_cast<int>(completions.size()), completions.data());
   if (count < 0) return refused("the completion queue of sends fails", errno);
   return static_cast<size_t>(count);
 }
 
-Result<size_t> VerbsLink::poll_receives(std::span<ibv_wc> completions) {
+Result<size_t> VerbsRail::poll_receives(std::span<ibv_wc> completions) {
   const int count = provider_.table->poll_cq(
       receive_queue_.get(), static_cast<int>(completions.size()), completions.data());
   if (count < 0) return refused("the completion queue of receives fails", errno);
   return static_cast<size_t>(count);
 }
 
-Status VerbsLink::arm(bool for_sends) {
+Status VerbsRail::arm(bool for_sends) {
   int error = provider_.table->req_notify_cq(receive_queue_.get(), 0);
   if (error == 0 && for_sends) error = provider_.table->req_notify_cq(send_queue_.get(), 0);
   return error == 0 ? Status::ok() : refused("the completion queue gives no events", error);
 }
 
-void VerbsLink::take_events() {
+void VerbsRail::take_events() {
   ibv_cq* queue = nullptr;
   void* user = nullptr;
   while (provider_.table->get_cq_event(channel_.get(), &queue, &user) == 0) {
