@@ -7,9 +7,9 @@ same clang-tidy. The cache holds only such keys, so a fresh clone uses it too. G
 are asked for names and forms only: their errors show when they run, under the sanitizers too, and
 the other checks would double the time. `./dev test` leaves them out, which saves a quarter of this step;
 `./dev check` asks each one that differs from the last commit. These also get the static analyzer at its
-full depth; the others get its shallow mode, which takes a third of the time, and the full one where that
-finds something, since it knows less. Coroutines go without it,
-since it does not know their frames: it takes their fields for uninitialized.
+full depth; what the newest commits touched gets its shallow mode, which takes a third of the time, and the
+full one where that finds something, since it knows less. Older sources got it when they were new. Coroutines
+go without it, since it does not know their frames: it takes their fields for uninitialized.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from pathlib import Path
 
 import check_layering
@@ -28,6 +29,7 @@ import repo
 CLANG_TIDY = "clang-tidy-19"
 FOLDERS = ("src", "bench", "fuzz")
 CACHE_DAYS_MAX = 60
+NEWEST_COMMITS = 60
 SHALLOW = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "mode=shallow")]
 
 
@@ -86,14 +88,19 @@ def is_test(path: Path) -> bool:
     return path.stem.endswith("_test")
 
 
-def tidy(root: Path, build: Path, path: Path, is_deep: bool) -> tuple[bool, str]:
+class Depth(Enum):
+    """Of the static analyzer."""
+    NONE, SHALLOW, FULL = range(3)
+
+
+def tidy(root: Path, build: Path, path: Path, depth: Depth) -> tuple[bool, str]:
     command = [CLANG_TIDY, "--quiet", "-p", str(build), str(root / path)]
     if is_test(path):
         command.insert(1, "--checks=-clang-analyzer-*,-bugprone-*,-performance-*")
-    elif "co_await" in (root / path).read_text():
+    elif depth == Depth.NONE or "co_await" in (root / path).read_text():
         command.insert(1, "--checks=-clang-analyzer-*")
-    ran = subprocess.run(command if is_deep else [*command, *SHALLOW], capture_output=True, text=True)
-    if ran.returncode != 0 and not is_deep:
+    ran = subprocess.run([*command, *SHALLOW] if depth == Depth.SHALLOW else command, capture_output=True, text=True)
+    if ran.returncode != 0 and depth == Depth.SHALLOW:
         ran = subprocess.run(command, capture_output=True, text=True)
     # Standard error only counts what was suppressed, unless clang-tidy itself failed.
     return ran.returncode == 0, ran.stdout if ran.stdout.strip() else ran.stderr
@@ -114,6 +121,15 @@ def changed(root: Path) -> set[Path]:
                              "--untracked-files=all", "--no-renames"],
                             check=True, capture_output=True, text=True).stdout
     return {Path(entry[3:]) for entry in listed.split("\0") if entry}
+
+
+def touched_lately(root: Path) -> set[Path] | None:
+    """What the newest commits changed; None where there is no history to tell."""
+    if not (root / ".git").exists():
+        return None
+    listed = subprocess.run(["git", "-C", str(root), "log", "-n", str(NEWEST_COMMITS), "-z", "--name-only",
+                             "--no-renames", "--format="], check=True, capture_output=True, text=True).stdout
+    return {Path(entry.strip()) for entry in listed.split("\0") if entry.strip()}
 
 
 def newest_first(root: Path, paths: list[Path]) -> list[Path]:
@@ -145,7 +161,7 @@ def main() -> int:
     unclean = [path for path in todo if not todo[path][1].exists()]
     print(f"{len(todo)} sources, {len(todo) - len(unclean)} known to be clean", flush=True)
     end = time.monotonic() + options.seconds
-    needed = changed(root)
+    needed, lately = changed(root), touched_lately(root)
     failed, left = [], []
 
     def work(path: Path) -> None:
@@ -153,7 +169,8 @@ def main() -> int:
             left.append(path)
             return
         build, mark = todo[path]
-        clean, output = tidy(root, build, path, is_deep=path in needed)
+        depth = Depth.FULL if path in needed else Depth.SHALLOW if lately is None or path in lately else Depth.NONE
+        clean, output = tidy(root, build, path, depth)
         if clean:
             mark.touch()
         else:

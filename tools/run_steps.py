@@ -2,7 +2,7 @@
 """The steps of `./dev check` and `./dev test`: runs them in order, goes on after a failure, and
 ends with a table and a line `N passed, M failed`.
 
-A step is one or more commands, with a log in build/logs/STEP.log. A step whose `after` failed is
+A step is one or more commands, one after the other or at once, with a log in build/logs/STEP.log. A step whose `after` failed is
 not run and counts as failed. ctest's and the fuzzers' own counts go into the final line; every
 other step counts as one.
 """
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class Step:
     after: str = ""
     env: dict[str, str] = field(default_factory=dict)
     timeout_s: int = 1800
+    at_once: bool = False    # its commands run side by side, all to their ends
     hint: str = ""       # what to do when it failed
 
 
@@ -63,6 +65,10 @@ def ctest(preset: str, *arguments: str) -> list[list[str]]:
 # Two at once: half of the time of the unit tests is waiting.
 def unit(preset: str, *arguments: str) -> list[list[str]]:
     return ctest(preset, "-j2", *(arguments or ("-LE", "check|e2e|guest")))
+
+
+def with_environment(environment: dict[str, str], *command: str) -> list[str]:
+    return ["env", *(f"{name}={value}" for name, value in environment.items()), *command]
 
 
 def format_command() -> list[str]:
@@ -109,19 +115,20 @@ def test_steps() -> list[Step]:
         Step("data", [tool("fetch_test_data.py")]),
         *common_steps(),
         Step("unit", unit("release"), after="build", env=data),
-        Step("e2e", ctest("release", "-L", "e2e"), after="build"),
+        # The storm comes later, under the sanitizers.
+        Step("e2e", ctest("release", "-L", "e2e", "-E", "^e2e_serve_storm$"), after="build"),
         Step("aarch64", build("aarch64") + ctest("aarch64"), env=emulated),
         Step("asan-build", build("asan")),
         Step("tidy", [tidy], after="asan-build", timeout_s=3000),
         Step("asan", unit("asan"), after="asan-build", env=symbolizer | data),
-        Step("asan-storm", ctest("asan", "-R", "^e2e_serve_storm$"), after="asan-build",
-             env=asan_storm),
         Step("guest", ctest("release", "-L", "^guest$"), after="asan-build", timeout_s=2400,
              env={"SHOAL_ASAN_BUILD_DIR": str(repo.ROOT / "build" / "asan")}),
         Step("tsan-build", build("tsan", *raced, "shoal")),
         Step("tsan", unit("tsan", "-R", f"^({'|'.join(raced)})$"), after="tsan-build", env=tsan),
-        Step("tsan-storm", ctest("tsan", "-R", "^e2e_serve_storm$"), after="tsan-build",
-             env=tsan_storm),
+        # Half of a storm is waiting.
+        Step("storms", [with_environment(environment, *ctest(preset, "-R", "^e2e_serve_storm$")[0])
+                        for preset, environment in (("asan", asan_storm), ("tsan", tsan_storm))],
+             after="tsan-build", at_once=True),
         Step("fuzz", [tool("run_fuzzers.py")], after="asan-build", env=symbolizer),
     ]
 
@@ -162,18 +169,22 @@ def counts(log: str) -> tuple[int, int] | None:
 def run(step: Step) -> Outcome:
     print(f"[{clock()}] {step.name} ...", flush=True)
     path = LOGS / f"{step.name}.log"
-    started, code = time.monotonic(), 0
+    started = time.monotonic()
     with path.open("w") as log:
-        for command in step.commands:
+        def run_one(command: list[str]) -> int:
             log.write(f"$ {' '.join(command)[:2000]}\n")
             log.flush()
             try:
-                code = run_command(command, step, log, started + step.timeout_s)
+                return run_command(command, step, log, started + step.timeout_s)
             except OSError as error:
                 log.write(f"{command[0]}: {error.strerror}\n")
-                code = 127
-            if code != 0:
-                break
+                return 127
+
+        if step.at_once:
+            with ThreadPoolExecutor(len(step.commands)) as pool:
+                code = max(pool.map(run_one, step.commands), key=abs)
+        else:
+            code = next((code for code in map(run_one, step.commands) if code != 0), 0)
     seconds = time.monotonic() - started
     text = path.read_text(errors="replace")
     passed, failed = counts(text) or (int(code == 0), int(code != 0))
@@ -225,7 +236,7 @@ def main() -> int:
     if unknown := [name for name in options.steps if name not in names]:
         parser.error(f"no step {', '.join(unknown)}; there are: {', '.join(names)}")
     if options.quick:
-        slow = ("asan", "tsan", "fuzz", "tidy", "aarch64")
+        slow = ("asan", "tsan", "storms", "fuzz", "tidy", "aarch64")
         steps = [step for step in steps if not step.name.startswith(slow)]
     if options.steps:
         needed = set(options.steps) | {step.after for step in steps if step.name in options.steps}

@@ -49,6 +49,18 @@ class StepsTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("took over 1 s", output)
 
+    def test_commands_at_once_all_end_and_one_failure_counts(self):
+        meets = [sys.executable, "-c", "import os, sys, time\n"
+                 "open(sys.argv[1], 'w').close()\n"
+                 "while not os.path.exists(sys.argv[2]): time.sleep(0.01)\n"
+                 "raise SystemExit(int(sys.argv[3]))"]
+        here, there = run_steps.LOGS.parent / "here", run_steps.LOGS.parent / "there"
+        for failures, code in (("0", 0), ("3", 1)):
+            for file in (here, there):
+                file.unlink(missing_ok=True)
+            commands = [[*meets, str(here), str(there), failures], [*meets, str(there), str(here), "0"]]
+            self.assertEqual(self.run_all([Step("a", commands, at_once=True, timeout_s=20)])[0], code)
+
     def test_a_missing_program_fails(self):
         self.assertEqual(self.run_all([Step("a", [["/no/such/program"]])])[0], 1)
 

@@ -47,6 +47,17 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(check_tidy.changed(self.tree.root),
                          {Path("src/a/a.h"), Path("src/a/new.cc")})
 
+    def test_what_the_newest_commits_touched_is_known(self):
+        self.assertIsNone(check_tidy.touched_lately(self.tree.root))
+        git = ["git", "-C", str(self.tree.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        for number in range(3):
+            self.tree.write(f"src/a/{number}.cc", "")
+            subprocess.run([*git, "add", f"src/a/{number}.cc"], check=True)
+            subprocess.run([*git, "commit", "-qm", "one"], check=True)
+        with mock.patch.object(check_tidy, "NEWEST_COMMITS", 2):
+            self.assertEqual(check_tidy.touched_lately(self.tree.root), {Path("src/a/1.cc"), Path("src/a/2.cc")})
+
     def plant(self, text: str) -> tuple[bool, str]:
         self.tree.write("src/a/a.cc", text)
         source = self.tree.root / "src/a/a.cc"
@@ -55,7 +66,7 @@ class TidyTest(unittest.TestCase):
                         f'"command": "clang++ -std=c++20 -c {source}"}}]')
         with mock.patch.object(check_tidy.repo, "ROOT", self.tree.root):
             return check_tidy.tidy(self.tree.root, self.tree.root / "build", Path("src/a/a.cc"),
-                                   is_deep=True)
+                                   check_tidy.Depth.FULL)
 
     def test_a_planted_finding_fails_and_its_repair_passes(self):
         clean, output = self.plant("int* f() { return 0; }\n")
