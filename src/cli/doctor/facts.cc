@@ -21,12 +21,12 @@
 
 #include "base/clock.h"
 #include "base/os/control_groups.h"
+#include "base/os/thread.h"
 #include "base/unique_fd.h"
 #include "fabric/link/stream.h"
 #include "fabric/shm/shm_group.h"
 #include "fabric/tcp/address.h"
 #include "fabric/ucx/ucx_table.h"
-#include "fabric/verbs/bounded_call.h"
 
 namespace shoal::cli {
 namespace {
@@ -193,7 +193,7 @@ std::optional<Answers> ask_drivers(const std::vector<std::string>& files,
   // Copied, since a call that is given up goes on.
   std::optional<fabric::VerbsTable> calls;
   if (table.is_ok()) calls = **table;
-  auto asked = fabric::run_bounded<Answers>(
+  auto asked = run_bounded<Answers>(
       [files, calls] {
         Answers answers;
         for (const std::string& file : files) {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/os/thread.h"
 #include "fabric/link/printable.h"
 #include "fabric/link/stream.h"
-#include "fabric/verbs/bounded_call.h"
 
 namespace shoal::fabric {
 namespace {

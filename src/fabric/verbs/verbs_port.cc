@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/os/thread.h"
 #include "fabric/tcp/interface_address.h"
-#include "fabric/verbs/bounded_call.h"
 
 namespace shoal::fabric {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "fabric/verbs/bounded_call.h"
+#include "base/os/thread.h"
 
 namespace shoal::fabric {
 namespace {
