@@ -25,6 +25,7 @@
 #include "fabric/tcp/tcp_endpoint.h"
 #include "fabric/tcp/tcp_group.h"
 #include "fabric/ucx/ucx_connect.h"
+#include "fabric/verbs/rail_candidates.h"
 #include "fabric/verbs/verbs_rail.h"
 
 namespace {
@@ -204,6 +205,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 4:
       (void)decode_join_info(rest).is_ok();
       (void)decode_ucx_offer(rest).is_ok();
+      (void)decode_candidates(rest).is_ok();
       if (rest.size() >= RailOffer::kBytes) {
         (void)decode_rail_offer(rest.first<RailOffer::kBytes>()).is_ok();
       }

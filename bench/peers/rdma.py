@@ -221,12 +221,14 @@ def shoal_figures(link: dict) -> Iterator[tuple[str, int, float]]:
                 for entry in link["all_reduce"] if entry["algorithm"] == "chosen")
 
 
-def other_port(port: dict, device: Device) -> str | None:
-    """What tells Shoal's port from the peers'; None: they are the same."""
-    shoal, peers = (port["device"], port["number"], port["gid_index"]), (device.name, device.port, device.gid_index)
-    if shoal == peers:
+def other_ports(ports: list[dict], device: Device) -> str | None:
+    """What tells Shoal's ports from the peers' one; None: they are the same."""
+    shoal = [(port["device"], port["number"], port["gid_index"]) for port in ports]
+    peers = (device.name, device.port, device.gid_index)
+    if shoal == [peers]:
         return None
-    return "Shoal goes through {} port {}, GID {}; the peers through {} port {}, GID {}".format(*shoal, *peers)
+    names = ["{} port {}, GID {}".format(*port) for port in (*shoal, peers)]
+    return f"Shoal goes through {' and '.join(names[:-1])}; the peers through {names[-1]}"
 
 
 def run_shoal(program: Path, device: Device, seconds: float) -> Iterator[tuple[str, int, float]]:
@@ -246,7 +248,7 @@ def run_shoal(program: Path, device: Device, seconds: float) -> Iterator[tuple[s
         link = tried_twice(measure, lambda link: link is not None)
         if link is None:
             continue
-        if difference := other_port(link["port"], device):
+        if difference := other_ports(link["ports"], device):
             peer_root.fail(f"{difference}: take the other addresses away, so that one port is left")
         yield from shoal_figures(link)
 

@@ -62,13 +62,14 @@ class DeviceTest(unittest.TestCase):
     def test_another_port_than_shoals_is_noticed(self):
         device = rdma.Device("rxe1", 1, 2, "192.0.2.1")
         port = {"device": "rxe1", "number": 1, "gid_index": 2, "mtu": 4096}
-        self.assertIsNone(rdma.other_port(port, device))
+        self.assertIsNone(rdma.other_ports([port], device))
         for other in ({"device": "rxe0"}, {"number": 2}, {"gid_index": 1}):
-            self.assertRegex(rdma.other_port({**port, **other}, device), "Shoal goes through .*the peers through rxe1")
+            self.assertRegex(rdma.other_ports([{**port, **other}], device), "Shoal goes through .*the peers through rxe1")
+        self.assertRegex(rdma.other_ports([port, {**port, "device": "rxe2"}], device), "rxe1 .* and rxe2 .*; the peers")
 
 
 class ShoalTest(unittest.TestCase):
-    LINK = {"link": "verbs", "port": {"device": "rxe1", "number": 1, "gid_index": 2, "mtu": 4096},
+    LINK = {"link": "verbs", "ports": [{"device": "rxe1", "number": 1, "gid_index": 2, "mtu": 4096}],
             "pairs": [{"round_trip": [{"bytes": 64, "one_way_seconds": {"median": 2e-5}},
                                       {"bytes": 65536, "one_way_seconds": {"median": 2e-3}}],
                        "stream": [{"bytes": 65536, "bytes_per_second": {"median": 9e7},

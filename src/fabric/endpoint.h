@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -71,7 +72,7 @@ struct EndpointInfo {
   // A capability that some links have: memory that all ranks map, beside the slots. Borrowed.
   MappedMemory* mapped = nullptr;
   MemoryRegistrar* registrar = nullptr;  // null where payloads are always copied. Borrowed.
-  std::optional<LinkPort> port{};        // over verbs
+  std::vector<LinkPort> ports{};         // over verbs: one for each cable in use
 };
 
 // A slot to be filled and posted. The index is the endpoint's own.

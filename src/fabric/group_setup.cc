@@ -88,9 +88,20 @@ Status FabricBuilder::add_tcp(int peer, UniqueFd data, UniqueFd liveness) {
 Status FabricBuilder::add_verbs(int peer, const VerbsProvider& provider, UniqueFd data,
                                 UniqueFd liveness, const Deadline& deadline) {
   ASSIGN_OR_RETURN(
-      parts_.endpoints[static_cast<size_t>(peer)],
-      connect_verbs(provider, data.get(), info_for(peer, "verbs"), *parts_.health, deadline));
+      auto connection,
+      connect_verbs(provider, std::move(data), info_for(peer, "verbs"), *parts_.health, deadline));
+  verbs_.push_back(std::move(connection));
   add_liveness(peer, "verbs", std::move(liveness));
+  return Status::ok();
+}
+
+Status FabricBuilder::finish_verbs_links(const VerbsProvider& provider, const Deadline& deadline) {
+  RailSearch search = make_rail_search(provider);
+  for (VerbsConnection& connection : verbs_) {
+    RETURN_IF_ERROR(add_further_rails(search, connection, deadline));
+    const auto peer = static_cast<size_t>(connection.info.peer_rank);
+    ASSIGN_OR_RETURN(parts_.endpoints[peer], finish_verbs(std::move(connection), *parts_.health));
+  }
   return Status::ok();
 }
 
@@ -117,7 +128,9 @@ Result<std::unique_ptr<Fabric>> FabricBuilder::finish(const SpinSituation& situa
   }
   ASSIGN_OR_RETURN(parts_.monitor, LivenessMonitor::start(*parts_.health, std::move(liveness_),
                                                           setup_.fabric.liveness));
-  parts_.spin = choose_spin_policy(situation);
+  SpinSituation spinning = situation;
+  spinning.looks_at_device = !verbs_.empty();
+  parts_.spin = choose_spin_policy(spinning);
   return std::make_unique<Fabric>(std::move(parts_));
 }
 

@@ -16,6 +16,7 @@
 #include "fabric/shm/mapped_memory.h"
 #include "fabric/shm/shm_segment.h"
 #include "fabric/ucx/ucx_context.h"
+#include "fabric/verbs/verbs_connect.h"
 #include "fabric/verbs/verbs_rail.h"
 
 namespace shoal::fabric {
@@ -47,11 +48,13 @@ class FabricBuilder {
   void unmap_memory() { parts_.mapped.reset(); }
   Status add_shm(int peer, std::unique_ptr<ShmSegment> segment, UniqueFd liveness);
   Status add_tcp(int peer, UniqueFd data, UniqueFd liveness);
-  // Queue pairs to the peer, which `data` brings up. All ranks add their pairs in an order in which
-  // none waits for another in a circle: by rising rank.
+  // A first rail to the peer, which `data` brings up. All ranks add their peers in an order in
+  // which none waits for another in a circle: by rising rank.
   Status add_verbs(int peer, const VerbsProvider& provider, UniqueFd data, UniqueFd liveness,
                    const Deadline& deadline);
-  // The same with UCX, whose context the fabric then has.
+  // Once all peers have a first rail: rails over further cables, and the endpoints.
+  Status finish_verbs_links(const VerbsProvider& provider, const Deadline& deadline);
+  // Queue pairs as add_verbs() makes them, with UCX, whose context the fabric then has.
   Status add_ucx(int peer, const UcxProvider& provider, UniqueFd data, UniqueFd liveness,
                  const Deadline& deadline);
   // Every peer must have been added. Starts the liveness monitor.
@@ -64,6 +67,7 @@ class FabricBuilder {
   GroupSetup setup_;
   Fabric::Parts parts_;
   std::vector<LivenessPeer> liveness_;
+  std::vector<VerbsConnection> verbs_;
 };
 
 }  // namespace shoal::fabric

@@ -15,16 +15,23 @@ constexpr uint32_t kRoundsPerClockRead = 32;
 
 SpinPolicy choose_spin_policy(const SpinSituation& situation) {
   const int threads = situation.ranks_on_host * situation.threads_per_rank;
-  if (threads <= static_cast<int>(usable_cpus())) return {};
-  return {.pause_for = std::chrono::microseconds(2),
-          .yield_for = std::chrono::microseconds(300),
-          .is_crowded = true};
+  SpinPolicy policy;
+  if (threads > static_cast<int>(usable_cpus())) {
+    policy = {.pause_for = std::chrono::microseconds(2),
+              .yield_for = std::chrono::microseconds(300),
+              .is_crowded = true};
+  }
+  if (situation.looks_at_device) policy.rounds_per_pause = 0;
+  return policy;
 }
 
 bool Spinner::spin_once() {
   const Nanoseconds budget = policy_.pause_for + policy_.yield_for;
   if (budget.count() == 0) return false;
-  spin_pause();
+  if (policy_.rounds_per_pause != 0 && ++rounds_since_pause_ >= policy_.rounds_per_pause) {
+    spin_pause();
+    rounds_since_pause_ = 0;
+  }
   ++rounds_;
   if (rounds_ % kRoundsPerClockRead != 0 && !is_yielding_) return true;
   const Nanoseconds now = SteadyClock::instance().now();

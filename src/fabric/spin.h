@@ -16,6 +16,7 @@ struct SpinPolicy {
   Nanoseconds pause_for{std::chrono::microseconds(50)};   // spinning with pauses, at most
   Nanoseconds yield_for{std::chrono::microseconds(450)};  // then with yields, at most
   bool is_crowded = false;  // more spinning threads than cores: to wait for others is dear
+  uint32_t rounds_per_pause = 1;  // of looking; 0: never a pause
 };
 
 // Never spins: for virtual time.
@@ -24,6 +25,8 @@ inline constexpr SpinPolicy kNoSpin{.pause_for = Nanoseconds(0), .yield_for = Na
 struct SpinSituation {
   int ranks_on_host = 1;
   int threads_per_rank = 1;
+  // A look is a call of a device's library, which takes as long as a pause.
+  bool looks_at_device = false;
 };
 
 // A policy for the processors that this process may use and that many spinning threads.
@@ -45,6 +48,7 @@ class Spinner {
  private:
   SpinPolicy policy_;
   uint32_t rounds_ = 0;
+  uint32_t rounds_since_pause_ = 0;
   Nanoseconds started_{0};
   bool is_yielding_ = false;
 };

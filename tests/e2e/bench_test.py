@@ -169,7 +169,7 @@ class FabricTest(harness.Case):
         self.assertTrue(result["poll"])
         self.assertEqual([link["link"] for link in result["links"]], ["tcp", "shm"])
         self.assertEqual([link["pairs"][0]["round_trip"][0]["rounds"] for link in result["links"]], [20, 20])
-        self.assertNotIn("port", result["links"][0])
+        self.assertNotIn("ports", result["links"][0])
         self.assertIn("who waits polls", self.succeed(*options))
 
     def test_the_tables_name_links_sizes_and_operations(self):

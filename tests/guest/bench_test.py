@@ -1,14 +1,11 @@
 """`shoal bench fabric` over a real RDMA device, soft-RoCE's, in a guest (guest.py): one boot."""
 
 import json
-import subprocess
-import sys
 import unittest
-from pathlib import Path
 
+import guest
 import harness
 
-GUEST = Path(__file__).resolve().parent / "guest.py"
 RUN = "{ $SHOAL bench fabric --link verbs --json %s 2>/tmp/error || { cat /tmp/error; exit 1; }; }"
 
 
@@ -17,18 +14,16 @@ class FabricBenchInGuestTest(unittest.TestCase):
     def setUpClass(cls):
         script = "\n".join((f"SHOAL={harness.SHOAL}", RUN % "--seconds 1 --sizes 64,64K", "echo ==",
                             RUN % "--poll --rounds 20 --sizes 64 --operations round-trip,stream"))
-        done = subprocess.run([sys.executable, GUEST, "--seconds", "200", "--processors", "4", "--", "bash", "-c",
-                               script], cwd=harness.SOURCE, check=False, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise AssertionError(f"the guest ended with {done.returncode}: {done.stdout}\n{done.stderr}")
-        cls.asleep, cls.polling = map(json.loads, done.stdout.split("==\n"))
+        output = guest.run_script(script, "--seconds", "200", "--processors", "4")
+        cls.asleep, cls.polling = map(json.loads, output.split("==\n"))
 
     def test_everything_is_measured_and_the_port_is_named(self):
         self.assertEqual((self.asleep["nodes"], self.asleep["poll"], self.asleep["missing"]), (2, False, []))
         link, = self.asleep["links"]
-        self.assertEqual((link["link"], link["port"]["device"], link["port"]["number"], link["port"]["mtu"]),
+        port, = link["ports"]
+        self.assertEqual((link["link"], port["device"], port["number"], port["mtu"]),
                          ("verbs", "rxe0", 1, 4096))
-        self.assertGreaterEqual(link["port"]["gid_index"], 0)
+        self.assertGreaterEqual(port["gid_index"], 0)
         pair, = link["pairs"]
         for lists, key in ((pair["round_trip"], "one_way_seconds"), (pair["stream"], "bytes_per_second"),
                            (pair["both_ways"], "bytes_per_second"), (link["all_gather"], "seconds"),

@@ -2,14 +2,11 @@
 in the kernel: one boot."""
 
 import json
-import subprocess
-import sys
 import unittest
-from pathlib import Path
 
+import guest
 import harness
 
-GUEST = Path(__file__).resolve().parent / "guest.py"
 WITHOUT_CAPABILITY = "setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock"
 AS_NOBODY = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
 # Name, what is done, how the program is run, the finding that is waited for, what takes it back.
@@ -48,12 +45,9 @@ class DoctorInGuestTest(unittest.TestCase):
         for name, plant, prefix, wanted, undo in FAULTS:
             status = 0 if name in ("healthy", "mtu") else 1
             script += f"{plant}\nprobe {name} '{prefix}' {wanted} {status}\n{undo}\n"
-        done = subprocess.run([sys.executable, GUEST, "--seconds", "200", "--", "bash", "-c", script],
-                              cwd=harness.SOURCE, check=False, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise AssertionError(f"the guest ended with {done.returncode}: {done.stdout}\n{done.stderr}")
+        output = guest.run_script(script, "--seconds", "200")
         cls.told = {}
-        for part in done.stdout.split("== ")[1:]:
+        for part in output.split("== ")[1:]:
             head, _, text = part.partition("\n")
             name, status = head.split()
             cls.told[name] = (int(status), json.loads(text))

@@ -12,8 +12,8 @@ root, or sudo without a password (the file system is shared without changing its
 qemu-system-x86, iproute2, ibverbs-providers. In the guest /tmp, /run and /var/tmp are its own.
 
 Topologies: "one" has rxe0 on 192.0.2.1; both ends of a link are the same device. "wire" has rxe0 on
-192.0.2.1 and rxe1 on 192.0.2.2, at the ends of a virtual cable on which `tc netem` and `ip link set
-veth0 down` act.
+192.0.2.1 and rxe1 on 192.0.2.2, at the ends of a virtual cable (veth0, veth1) on which `tc netem` and
+`ip link set veth0 down` act. "wires" has a second one beside it: rxe2 and rxe3 on 198.51.100.1 and 2.
 
 The exit status is the command's (above 127: 127), 124 when the time is over, 125 when the guest failed.
 """
@@ -240,9 +240,18 @@ def run(command: list[str], args: argparse.Namespace) -> int:
         return result
 
 
+def run_script(script: str, *options: str) -> str:
+    """What a shell script writes in a guest with these options; AssertionError when it fails there."""
+    done = subprocess.run([sys.executable, __file__, *options, "--", "bash", "-c", script], cwd=HERE.parents[1], check=False,
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"{script}\nthe guest ended with {done.returncode}: {done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--topology", choices=["one", "wire"], default="one")
+    parser.add_argument("--topology", choices=["one", "wire", "wires"], default="one")
     parser.add_argument("--seconds", type=int, default=120, help="for the command")
     parser.add_argument("--writable", type=Path, default=Path.cwd(), help="a folder that the guest may write to")
     parser.add_argument("--processors", type=int, default=2)

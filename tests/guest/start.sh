@@ -16,26 +16,34 @@ make_one() {
   rdma link add rxe0 type rxe netdev dummy0
 }
 
-# Both ends are addresses of this machine, which would be reached without the cable: the table of local
-# addresses comes last for what is sent, and first for what arrives.
-make_wire() {
-  ip link add veth0 mtu 4500 type veth peer name veth1 mtu 4500
-  echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
-  for end in 0 1; do
-    echo 1 >/proc/sys/net/ipv4/conf/veth$end/accept_local
-    echo 0 >/proc/sys/net/ipv4/conf/veth$end/rp_filter
-    ip link set veth$end up
-    ip addr add 192.0.2.$((end + 1))/24 dev veth$end
-    ip rule add pref 1$end iif veth$end lookup local
+# cable N NETWORK: between vethN and vethN+1, with an RDMA device at either end. Both ends are addresses
+# of this machine, which would be reached without the cable: the table of local addresses comes last for
+# what is sent, and first for what arrives.
+cable() {
+  local first=$1 second=$(($1 + 1)) end
+  ip link add "veth$first" mtu 4500 type veth peer name "veth$second" mtu 4500
+  for end in "$first" "$second"; do
+    echo 1 >"/proc/sys/net/ipv4/conf/veth$end/accept_local"
+    echo 0 >"/proc/sys/net/ipv4/conf/veth$end/rp_filter"
+    ip link set "veth$end" up
+    ip addr add "$2.$((end - first + 1))/24" dev "veth$end"
+    ip rule add pref 10 iif "veth$end" lookup local
   done
-  ip route add 192.0.2.2 dev veth0 src 192.0.2.1 table 100
-  ip route add 192.0.2.1 dev veth1 src 192.0.2.2 table 100
+  ip route add "$2.2" dev "veth$first" src "$2.1" table 100
+  ip route add "$2.1" dev "veth$second" src "$2.2" table 100
+  rdma link add "rxe$first" type rxe netdev "veth$first"
+  rdma link add "rxe$second" type rxe netdev "veth$second"
+}
+make_cables() {
+  echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
   ip rule add pref 20 lookup 100
   ip rule add pref 30 lookup local
+  cable 0 192.0.2
+  [ "$1" = 1 ] || cable 2 198.51.100
   ip rule del pref 0
-  rdma link add rxe0 type rxe netdev veth0
-  rdma link add rxe1 type rxe netdev veth1
 }
+make_wire() { make_cables 1; }
+make_wires() { make_cables 2; }
 
 ulimit -l unlimited
 ip link set lo up

@@ -391,7 +391,7 @@ class RdmaJudge {
 
 uint64_t registered_bytes(int nodes) {
   const auto layout = fabric::LaneLayout::of(fabric::SlotClass{}, fabric::VerbsRules::linux_rc());
-  return static_cast<uint64_t>(nodes - 1) * layout.region_bytes();
+  return static_cast<uint64_t>(nodes - 1) * (layout.send_bytes() + layout.all_receive_bytes());
 }
 
 std::vector<Finding> judge_rdma(const DoctorFacts& facts, const Wanted& wanted) {

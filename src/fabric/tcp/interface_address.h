@@ -13,6 +13,7 @@ namespace shoal::fabric {
 struct InterfaceAddress {
   std::string interface;  // "eth0"
   std::string text;       // "192.0.2.1", without scope
+  int prefix_bits = 0;    // of its network, as in "192.0.2.1/24"
 };
 
 // kNode where the system does not tell.

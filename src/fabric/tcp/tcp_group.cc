@@ -234,6 +234,9 @@ Result<std::unique_ptr<Fabric>> Joiner::build() {
       RETURN_IF_ERROR(builder.add_tcp(number, std::move(link.data), std::move(link.liveness)));
     }
   }
+  if (options_.verbs.table != nullptr) {
+    RETURN_IF_ERROR(builder.finish_verbs_links(options_.verbs, deadline_));
+  }
   return builder.finish({.ranks_on_host = options_.ranks_on_host,
                          .threads_per_rank = setup().fabric.threads_per_rank});
 }

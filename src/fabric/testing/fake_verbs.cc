@@ -33,6 +33,8 @@ constexpr size_t kPage = 16 * 1024;
 
 struct FakeDevice : ibv_device {
   std::string name_text;
+  size_t index = 0;
+  bool is_stalled = false;
   ibv_gid gid{};
   int pairs = 0;
   int regions = 0;
@@ -106,10 +108,12 @@ class FakeVerbs::Impl {
     for (size_t i = 0; i < options.addresses.size(); ++i) {
       auto device = std::make_unique<FakeDevice>();
       device->name_text = fmt::format("fake{}", i);
+      device->index = i;
       device->gid.raw[10] = device->gid.raw[11] = 0xff;
       CHECK(inet_pton(AF_INET, options.addresses[i].c_str(), device->gid.raw + 12) == 1);
       devices_.push_back(std::move(device));
     }
+    counts_.delivered_from.resize(options.addresses.size());
     moves_when_polled_ = options_.has_engine_thread;
     if (options_.has_engine_thread) engine_ = std::thread([this] { run(); });
   }
@@ -145,6 +149,10 @@ class FakeVerbs::Impl {
   void set_port_active(bool is_active) {
     const std::lock_guard lock(mutex_);
     is_port_active_ = is_active;
+  }
+  void set_stalled(size_t device, bool is_stalled) {
+    const std::lock_guard lock(mutex_);
+    devices_.at(device)->is_stalled = is_stalled;
   }
   void hang_when_destroying() {
     const std::lock_guard lock(mutex_);
@@ -196,6 +204,7 @@ class FakeVerbs::Impl {
 
   bool can_move(const FakePair& pair) {
     if (pair.state != IBV_QPS_RTS || pair.sends.empty() || pair.is_stuck) return false;
+    if (devices_.at(device_of(pair))->is_stalled) return false;
     if (!is_thunderbolt()) return true;
     const FakePair* peer = peer_of(pair);
     return is_link_up_ && peer != nullptr && !peer->receives.empty();
@@ -210,7 +219,15 @@ class FakeVerbs::Impl {
     const bool is_mutual = peer.attributes.dest_qp_num == pair.qp_num &&
                            peer.attributes.rq_psn == pair.attributes.sq_psn &&
                            peer.attributes.path_mtu == pair.attributes.path_mtu;
-    return is_ready && is_mutual ? &peer : nullptr;
+    return is_ready && is_mutual && are_joined(pair, peer) ? &peer : nullptr;
+  }
+
+  static size_t device_of(const FakePair& pair) {
+    return static_cast<const FakeContext*>(pair.context)->of->index;
+  }
+  bool are_joined(const FakePair& a, const FakePair& b) const {
+    const std::vector<int>& cables = options_.cables;
+    return cables.empty() || cables.at(device_of(a)) == cables.at(device_of(b));
   }
 
   bool move_one() {
@@ -259,6 +276,7 @@ class FakeVerbs::Impl {
     }
     if (!receive.loses_writes) copy(send, receive.part.bytes);
     ++counts_.delivered;
+    ++counts_.delivered_from[device_of(pair)];
     if (is_due(options_.bad_completion_every)) {
       complete(*peer.receives_to, receive.id, IBV_WC_LOC_PROT_ERR, 0, peer.qp_num);
       set_error(peer);
@@ -888,6 +906,9 @@ bool FakeVerbs::step() { return impl_->step(); }
 void FakeVerbs::move_when_polled() { impl_->move_when_polled(); }
 void FakeVerbs::set_link(bool is_up) { impl_->set_link(is_up); }
 void FakeVerbs::set_port_active(bool is_active) { impl_->set_port_active(is_active); }
+void FakeVerbs::set_stalled(size_t device, bool is_stalled) {
+  impl_->set_stalled(device, is_stalled);
+}
 void FakeVerbs::hang_when_destroying() { impl_->hang_when_destroying(); }
 void FakeVerbs::refuse_sends() { impl_->refuse_sends(); }
 void FakeVerbs::set_hanging(bool hangs) { impl_->set_hanging(hangs); }

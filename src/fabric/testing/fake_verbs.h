@@ -30,6 +30,8 @@ struct FakeVerbsOptions {
   Mode mode = Mode::kLinuxRc;
   // The addresses of the devices' ports, one device each.
   std::vector<std::string> addresses = {"127.0.0.1"};
+  // Which devices' ports are joined: those with the same number, by device. None: all are.
+  std::vector<int> cables{};
   uint64_t seed = 1;
   // Messages move by themselves: by polling, and by a thread while nobody polls. Else step() moves
   // them.
@@ -57,6 +59,7 @@ struct FakeVerbsCounts {
   int completion_queues = 0;
   int queue_pairs = 0;
   uint64_t delivered = 0;
+  std::vector<uint64_t> delivered_from{};  // by the sender's device
   uint64_t dropped = 0;
   uint64_t faults = 0;  // that the options asked for
   // What the rules forbid: a queue that runs over, a send without a receive, lengths that do not
@@ -84,6 +87,8 @@ class FakeVerbs {
   // Nothing is moved from now on: RC's sends fail, the others' vanish or wait.
   void set_link(bool is_up);
   void set_port_active(bool is_active);
+  // While a device is stalled, nothing that it sends moves.
+  void set_stalled(size_t device, bool is_stalled);
   // From now on no send is taken.
   void refuse_sends();
   // While it hangs, making and destroying queue pairs does not return.

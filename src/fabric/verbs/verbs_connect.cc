@@ -4,113 +4,237 @@
 
 #include <array>
 #include <functional>
+#include <span>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "base/os/thread.h"
-#include "fabric/link/printable.h"
 #include "fabric/link/stream.h"
+#include "fabric/verbs/bring_up.h"
+#include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
 namespace {
 
-// Before an offer: zero, or the length of the reason why there is none.
-constexpr uint32_t kReasonBytesMax = 512;
-// For opening a device, and for connecting its queue pairs.
-constexpr Nanoseconds kDeviceMax = std::chrono::seconds(10);
-// For the first message through every lane.
-constexpr Nanoseconds kProbeMax = std::chrono::seconds(5);
+// How long a device may take to open, and again to connect its queue pairs; the first message.
+struct Patience {
+  Nanoseconds device;
+  Nanoseconds greeting;
+};
+constexpr Patience kFirstRail{.device = std::chrono::seconds(10),
+                              .greeting = std::chrono::seconds(5)};
+// Of a cable that may not be there.
+constexpr Patience kFurtherRail{.device = std::chrono::seconds(3),
+                                .greeting = std::chrono::milliseconds(500)};
+// From the lower rank instead of a pair's number: there are no more attempts.
+constexpr uint32_t kNoMorePairs = UINT32_MAX;
 
-Status send_offer(int data, const RailOffer& offer, const Deadline& deadline) {
-  ByteWriter writer;
-  writer.write(uint32_t{0});
-  writer.write_bytes(encode_rail_offer(offer));
-  return write_all(data, writer.bytes(), deadline);
-}
-
-Status send_reason(int data, const Status& status, const Deadline& deadline) {
-  const std::string_view reason = std::string_view(status.message()).substr(0, kReasonBytesMax);
-  ByteWriter writer;
-  writer.write(static_cast<uint32_t>(reason.size()));
-  writer.write_bytes(std::as_bytes(std::span(reason)));
-  return write_all(data, writer.bytes(), deadline);
-}
-
-Result<RailOffer> receive_offer(int data, const Deadline& deadline) {
-  std::array<std::byte, sizeof(uint32_t)> length{};
-  RETURN_IF_ERROR(read_all(data, length, deadline));
-  const uint32_t reason_bytes = *ByteReader(length).read<uint32_t>();
-  if (reason_bytes > kReasonBytesMax) return Status::group("sent rubbish for its queue pairs");
-  if (reason_bytes > 0) {
-    std::vector<std::byte> reason(reason_bytes);
-    RETURN_IF_ERROR(read_all(data, reason, deadline));
-    const std::string text(reinterpret_cast<const char*>(reason.data()), reason.size());
-    return Status::group("cannot use RDMA: " + printable(text));
-  }
-  std::array<std::byte, RailOffer::kBytes> bytes{};
-  RETURN_IF_ERROR(read_all(data, bytes, deadline));
-  return decode_rail_offer(bytes);
-}
-
-Status exchange_ready(int data, const Deadline& deadline) {
-  RETURN_IF_ERROR(send_ready(data, deadline));
-  return await_ready(data, deadline);
-}
-
-using LinkResult = Result<VerbsRailPtr>;
+using RailResult = Result<VerbsRailPtr>;
 
 // What the device says, or that it says nothing.
-LinkResult bounded(const std::function<LinkResult()>& call, const Deadline& deadline) {
-  auto link = run_bounded<LinkResult>(call, deadline.at_most(kDeviceMax));
-  if (link.is_ok()) return std::move(*link);
-  if (link.status().code() != StatusCode::kBusy) return link.status();
+RailResult bounded(const std::function<RailResult()>& call, const Deadline& deadline) {
+  auto rail = run_bounded<RailResult>(call, deadline);
+  if (rail.is_ok()) return std::move(*rail);
+  if (rail.status().code() != StatusCode::kBusy) return rail.status();
   return Status::node("the RDMA device does not answer in time: its driver hangs");
 }
 
-LinkResult open_link(const VerbsProvider& provider, int data, const SlotClass& slots,
-                     const Deadline& deadline) {
-  ASSIGN_OR_RETURN(const SocketAddress local, local_address(data));
+// The call that is given up owns the rail.
+RailResult connect_bounded(VerbsRailPtr rail, const RailOffer& peer, const Deadline& deadline) {
+  const auto held = std::make_shared<VerbsRailPtr>(std::move(rail));
   return bounded(
-      [provider, local, slots]() -> LinkResult {
-        ASSIGN_OR_RETURN(const VerbsPort port, find_port(*provider.table, local));
-        return VerbsRail::open(provider, port, slots);
-      },
-      deadline);
-}
-
-LinkResult connect_link(VerbsRailPtr link, const RailOffer& offer, const Deadline& deadline) {
-  const auto held = std::make_shared<VerbsRailPtr>(std::move(link));
-  return bounded(
-      [held, offer]() -> LinkResult {
-        RETURN_IF_ERROR((*held)->connect(offer));
+      [held, peer]() -> RailResult {
+        RETURN_IF_ERROR((*held)->connect(peer));
         return std::move(*held);
       },
       deadline);
 }
 
+// From an opened rail and what the peer offers to one through which messages go both ways. Both
+// sides hear how it went.
+RailResult come_up(int socket, VerbsRailPtr rail, const OfferBytes& bytes, const Patience& patience,
+                   const Deadline& deadline) {
+  const auto offer = decode_rail_offer(bytes);
+  auto connected = offer.is_ok()
+                       ? connect_bounded(std::move(rail), *offer, deadline.at_most(patience.device))
+                       : RailResult(offer.status());
+  RETURN_IF_ERROR(exchange_outcome(socket, connected.status(), deadline));
+  const Status greeted = greet(socket, **connected, *offer, deadline.at_most(patience.greeting));
+  RETURN_IF_ERROR(exchange_outcome(socket, greeted, deadline));
+  return connected;
+}
+
+Status write_number(int socket, uint32_t number, const Deadline& deadline) {
+  return write_all(socket, std::as_bytes(std::span(&number, 1)), deadline);
+}
+
+Result<uint32_t> read_number(int socket, const Deadline& deadline) {
+  std::array<std::byte, sizeof(uint32_t)> bytes{};
+  RETURN_IF_ERROR(read_all(socket, bytes, deadline));
+  return ByteReader(bytes).read<uint32_t>();
+}
+
+// The attempts on one link.
+class CableTrials {
+ public:
+  CableTrials(RailSearch& search, VerbsConnection& connection, const Deadline& deadline)
+      : search_(search), link_(connection), deadline_(deadline) {}
+
+  Status run() {
+    const auto own = rail_candidates(search_.ports, search_.addresses, link_.rails.front()->port());
+    ASSIGN_OR_RETURN(const auto theirs, exchange_candidates(socket(), own, deadline_));
+    const bool is_lower = link_.info.self_rank < link_.info.peer_rank;
+    const auto& lower = is_lower ? own : theirs;
+    const auto& higher = is_lower ? theirs : own;
+    for (const RailPair& pair : rail_pairs(lower, higher)) {
+      const RailAddress& of_lower = lower[pair.lower].address;
+      const RailAddress& of_higher = higher[pair.higher].address;
+      ends_.push_back(is_lower ? Ends{of_lower, of_higher} : Ends{of_higher, of_lower});
+    }
+    RETURN_IF_ERROR(is_lower ? lead() : follow());
+    return agree();
+  }
+
+ private:
+  struct Ends {
+    RailAddress here;
+    RailAddress there;
+  };
+
+  int socket() const { return link_.socket.get(); }
+
+  Status lead() {
+    int tries = 0;
+    for (size_t i = 0; i < ends_.size() && tries < kRailTriesMax; ++i) {
+      const bool is_wanted = link_.rails.size() < kRailsMax && search_.time_left.count() > 0 &&
+                             !link_.in_use.contains(ends_[i].here) &&
+                             !link_.in_use.contains(ends_[i].there);
+      if (!is_wanted) continue;
+      const Nanoseconds started = SteadyClock::instance().now();
+      RETURN_IF_ERROR(write_number(socket(), static_cast<uint32_t>(i), deadline_));
+      try_ends(ends_[i]);
+      search_.time_left -= SteadyClock::instance().now() - started;
+      ++tries;
+    }
+    return write_number(socket(), kNoMorePairs, deadline_);
+  }
+
+  Status follow() {
+    for (int tries = 0;; ++tries) {
+      ASSIGN_OR_RETURN(const uint32_t number, read_number(socket(), deadline_));
+      if (number == kNoMorePairs) return Status::ok();
+      if (number >= ends_.size() || tries == kRailTriesMax || link_.rails.size() == kRailsMax) {
+        return Status::group("sent rubbish for the cables between us");
+      }
+      try_ends(ends_[number]);
+    }
+  }
+
+  // What one side missed shows here, and that the peer is still there.
+  Status agree() {
+    const auto own = static_cast<uint32_t>(link_.rails.size());
+    RETURN_IF_ERROR(write_number(socket(), own, deadline_));
+    ASSIGN_OR_RETURN(const uint32_t theirs, read_number(socket(), deadline_));
+    if (theirs == own) return Status::ok();
+    return Status::group(fmt::format("found {} cables where {} were found here", theirs, own));
+  }
+
+  // Where the connection fails, the next number does not go through either.
+  void try_ends(const Ends& ends) {
+    auto rail = open(ends.here);
+    const auto offer = exchange_offers(socket(), rail, deadline_);
+    if (!rail.is_ok()) {
+      LOG(warn, "{}: a further cable is not used: {}", link_.where, rail.status().message());
+      link_.in_use.insert(ends.here);
+      return;
+    }
+    if (!offer.is_ok()) {
+      link_.in_use.insert(ends.there);
+      return;
+    }
+    const std::string port = (*rail)->port().text();
+    rail = come_up(socket(), std::move(*rail), *offer, kFurtherRail, deadline_);
+    if (!rail.is_ok()) {
+      LOG(debug, "{}: no cable from {}: {}", link_.where, port, rail.status().message());
+      return;
+    }
+    link_.rails.push_back(std::move(*rail));
+    link_.in_use.insert({ends.here, ends.there});
+  }
+
+  RailResult open(const RailAddress& address) const {
+    const VerbsRail& first = *link_.rails.front();
+    const int lane = first.layout().lanes + static_cast<int>(link_.rails.size()) - 1;
+    return bounded(
+        [plan = first.plan_further(lane), address]() -> RailResult {
+          ASSIGN_OR_RETURN(const VerbsPort port,
+                           find_port(*plan.provider.table, socket_address(address)));
+          return VerbsRail::open(plan, port);
+        },
+        deadline_.at_most(kFurtherRail.device));
+  }
+
+  RailSearch& search_;
+  VerbsConnection& link_;
+  const Deadline deadline_;
+  std::vector<Ends> ends_;
+};
+
 }  // namespace
 
-Result<std::unique_ptr<VerbsEndpoint>> connect_verbs(const VerbsProvider& provider, int data,
-                                                     const EndpointInfo& info, GroupHealth& health,
-                                                     const Deadline& deadline) {
+Result<VerbsConnection> connect_verbs(const VerbsProvider& provider, UniqueFd data,
+                                      const EndpointInfo& info, const GroupHealth& health,
+                                      const Deadline& deadline) {
   const std::string peer = health.rank_text(info.peer_rank) + " over " + info.link + ": ";
-  auto link = open_link(provider, data, info.slots, deadline);
-  if (!link.is_ok()) {
-    (void)send_reason(data, link.status(), deadline);
-    return link.status().with_context(peer + "no RDMA here");
+  ASSIGN_OR_RETURN(const SocketAddress local, local_address(data.get()));
+  ASSIGN_OR_RETURN(const SocketAddress remote, peer_address(data.get()));
+  VerbsConnection connection;
+  connection.info = info;
+  connection.socket = std::move(data);
+  connection.in_use = {rail_address(local), rail_address(remote)};
+  const int socket = connection.socket.get();
+  auto rail = bounded(
+      [provider, local, slots = info.slots]() -> RailResult {
+        ASSIGN_OR_RETURN(const VerbsPort port, find_port(*provider.table, local));
+        return VerbsRail::open(provider, port, slots);
+      },
+      deadline.at_most(kFirstRail.device));
+  const auto offer = exchange_offers(socket, rail, deadline);
+  if (!rail.is_ok()) return rail.status().with_context(peer + "no RDMA here");
+  const VerbsPort& port = (*rail)->port();
+  connection.where = fmt::format("{}{}, GID {}", peer, port.text(), port.gid_index);
+  if (!offer.is_ok()) return offer.status().with_context(connection.where);
+  rail = come_up(socket, std::move(*rail), *offer, kFirstRail, deadline);
+  if (!rail.is_ok()) return rail.status().with_context(connection.where);
+  connection.rails.push_back(std::move(*rail));
+  return connection;
+}
+
+RailSearch make_rail_search(const VerbsProvider& provider) {
+  RailSearch search{.provider = provider};
+  auto ports = list_ports_bounded(*provider.table);
+  auto addresses = interface_addresses();
+  for (const Status& status : {ports.status(), addresses.status()}) {
+    if (!status.is_ok()) LOG(warn, "further cables are not looked for: {}", status.message());
   }
-  const std::string where =
-      fmt::format("{}{}, GID {}", peer, (*link)->port().text(), (*link)->port().gid_index);
-  RETURN_IF_ERROR(send_offer(data, (*link)->offer(), deadline).with_context(where));
-  const auto offer = receive_offer(data, deadline);
-  if (!offer.is_ok()) return offer.status().with_context(where);
-  link = connect_link(std::move(*link), *offer, deadline);
-  if (!link.is_ok()) return link.status().with_context(where);
-  RETURN_IF_ERROR(exchange_ready(data, deadline).with_context(where));
-  ASSIGN_OR_RETURN(auto endpoint, VerbsEndpoint::create(info, std::move(*link), health));
-  RETURN_IF_ERROR(endpoint->probe(data, deadline.at_most(kProbeMax)).with_context(where));
-  return endpoint;
+  if (ports.is_ok()) search.ports = std::move(*ports);
+  if (addresses.is_ok()) search.addresses = std::move(*addresses);
+  return search;
+}
+
+Status add_further_rails(RailSearch& search, VerbsConnection& connection,
+                         const Deadline& deadline) {
+  // Where a slot is no longer than a small message, one cable is enough.
+  if (connection.rails.front()->layout().lanes == 1) return Status::ok();
+  return CableTrials(search, connection, deadline).run().with_context(connection.where);
+}
+
+Result<std::unique_ptr<VerbsEndpoint>> finish_verbs(VerbsConnection connection,
+                                                    GroupHealth& health) {
+  auto link = VerbsLink::create(std::move(connection.rails));
+  if (!link.is_ok()) return link.status().with_context(connection.where);
+  return VerbsEndpoint::create(std::move(connection.info), std::move(*link), health);
 }
 
 }  // namespace shoal::fabric

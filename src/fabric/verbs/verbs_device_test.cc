@@ -8,10 +8,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "fabric/local_launch.h"
 #include "fabric/message.h"
@@ -70,10 +72,11 @@ class VerbsDevice : public testing::Test {
     }
     EXPECT_EQ(resources(), resources_) << output_of("rdma resource show qp");
   }
-  static bool has_wire() {
+  static bool has_topology(std::string_view name) {
     const char* guest = std::getenv("SHOAL_GUEST");
-    return guest != nullptr && std::string_view(guest) == "wire";
+    return guest != nullptr && guest == name;
   }
+  static bool has_wire() { return has_topology("wire"); }
 
   static std::unique_ptr<LocalGroup> launch() {
     LocalGroupOptions options;
@@ -95,7 +98,7 @@ class VerbsDevice : public testing::Test {
   // A group that works, then `end`, while a message of 1 MB is under way: the survivor names the
   // peer in time.
   template <typename End>
-  void expect_named(const End& end) {
+  void expect_named(const End& end, const std::string& also = "") {
     const auto group = launch();
     ASSERT_NE(group, nullptr);
     Fabric& fabric = group->fabric();
@@ -110,6 +113,7 @@ class VerbsDevice : public testing::Test {
     EXPECT_EQ(status.code(), StatusCode::kGroup);
     EXPECT_EQ(fabric.health().culprit(), 1) << status.message();
     EXPECT_THAT(status.message(), HasSubstr("rank 1 (node-1) over verbs"));
+    EXPECT_THAT(status.message(), HasSubstr(also));
     kill(group->pid(1), SIGKILL);
   }
 
@@ -172,6 +176,47 @@ TEST_F(VerbsDevice, APulledCableIsNamedByItsPeerAndServesTheNextGroupOncePlugged
         "ip link set veth0 up && ip link set veth1 up && "
         "ip route replace 192.0.2.2 dev veth0 src 192.0.2.1 table 100 && "
         "ip route replace 192.0.2.1 dev veth1 src 192.0.2.2 table 100");
+  }
+}
+
+uint64_t sent_through(const std::string& interface) {
+  std::ifstream file("/sys/class/net/" + interface + "/statistics/tx_bytes");
+  uint64_t bytes = 0;
+  file >> bytes;
+  return bytes;
+}
+
+TEST_F(VerbsDevice, TwoCablesBothCarryLargeMessages) {
+  if (!has_topology("wires")) GTEST_SKIP() << "needs the guest's topology \"wires\"";
+  const auto group = launch();
+  ASSERT_NE(group, nullptr);
+  const std::vector<LinkPort>& ports = group->fabric().endpoint(1).info().ports;
+  ASSERT_EQ(ports.size(), 2U);
+  EXPECT_EQ(ports[0].device, "rxe0");
+  EXPECT_EQ(ports[1].device, "rxe2");
+  const uint64_t first = sent_through("veth0");
+  const uint64_t second = sent_through("veth2");
+  const Status status = echo(group->fabric(), 4'000'000);
+  EXPECT_TRUE(status.is_ok()) << status.to_string();
+  EXPECT_GT(sent_through("veth0") - first, 1'000'000U);
+  EXPECT_GT(sent_through("veth2") - second, 1'000'000U);
+}
+
+// The one over which the nodes say that they are alive goes on.
+TEST_F(VerbsDevice, TwoCablesOfWhichOneIsPulledBreakTheGroupInTime) {
+  if (!has_topology("wires")) GTEST_SKIP() << "needs the guest's topology \"wires\"";
+  for (int i = 0; i < 3 && !HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    expect_named([](LocalGroup& /*group*/) { shell("ip link set veth2 down"); }, "rxe2 port 1");
+    {
+      const auto group = launch();
+      ASSERT_NE(group, nullptr);
+      EXPECT_EQ(group->fabric().endpoint(1).info().ports.size(), 1U);
+    }
+    shell(
+        "ip link set veth2 up && ip link set veth3 up && "
+        "ip route replace 198.51.100.2 dev veth2 src 198.51.100.1 table 100 && "
+        "ip route replace 198.51.100.1 dev veth3 src 198.51.100.2 table 100");
   }
 }
 

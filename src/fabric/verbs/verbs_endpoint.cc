@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/spin_pause.h"
-#include "fabric/link/stream.h"
 
 namespace shoal::fabric {
 namespace {
@@ -20,8 +19,6 @@ constexpr size_t kInPlaceBytesMin = 16 * 1024;
 constexpr size_t kCompletions = 16;
 // How long a closing endpoint waits for what it has sent to arrive.
 constexpr Nanoseconds kLinger = std::chrono::milliseconds(200);
-// How often a link that comes up looks at its socket.
-constexpr Nanoseconds kProbeSlice = std::chrono::milliseconds(1);
 // A provider whose events get lost cannot keep us asleep longer than this.
 constexpr Nanoseconds kSleepMax = std::chrono::milliseconds(500);
 
@@ -32,26 +29,29 @@ static_assert(kVerbsHeaderBytes >= kLaneNumberAt + sizeof(uint64_t));
 
 }  // namespace
 
-Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info, VerbsRailPtr link,
+Result<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::create(EndpointInfo info,
+                                                             std::unique_ptr<VerbsLink> link,
                                                              GroupHealth& health) {
   info.registrar = link.get();
   ASSIGN_OR_RETURN(auto wake, WakeEvent::create(health));
-  const VerbsPort& port = link->port();
-  info.port = LinkPort{.device = port.device,
-                       .number = port.number,
-                       .gid_index = port.gid_index,
-                       .mtu = mtu_bytes(port.mtu)};
+  for (const VerbsRailPtr& rail : link->rails()) {
+    const VerbsPort& port = rail->port();
+    info.ports.push_back({.device = port.device,
+                          .number = port.number,
+                          .gid_index = port.gid_index,
+                          .mtu = mtu_bytes(port.mtu)});
+  }
   return std::unique_ptr<VerbsEndpoint>(
       new VerbsEndpoint(std::move(info), std::move(link), std::move(wake), health));
 }
 
-VerbsEndpoint::VerbsEndpoint(EndpointInfo info, VerbsRailPtr link, std::unique_ptr<WakeEvent> wake,
-                             GroupHealth& health)
+VerbsEndpoint::VerbsEndpoint(EndpointInfo info, std::unique_ptr<VerbsLink> link,
+                             std::unique_ptr<WakeEvent> wake, GroupHealth& health)
     : Endpoint(std::move(info), health),
       link_(std::move(link)),
       wake_(std::move(wake)),
       held_(this->info().slots.count) {
-  for (int i = 0; i < link_->layout().lanes; ++i) {
+  for (int i = 0; i < link_->lanes(); ++i) {
     lanes_.push_back({.arrivals = ArrivalQueue(this->info().slots.count)});
   }
 }
@@ -61,47 +61,9 @@ VerbsEndpoint::~VerbsEndpoint() {
   if (!is_broken_ && is_heard) drain_before_close();
 }
 
-bool VerbsEndpoint::has_probed() const {
-  return std::ranges::all_of(
-      lanes_, [](const Lane& lane) { return lane.arrived > 0 && lane.completed > 0; });
-}
-
-Status VerbsEndpoint::probe(int socket, const Deadline& deadline) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    RETURN_IF_ERROR(send_credit(static_cast<int>(i), /*is_signaled=*/true));
-  }
-  bool has_told = false;
-  bool is_peer_ready = false;
-  while (!has_told || !is_peer_ready) {
-    if (health().failed()) return health().failure();
-    RETURN_IF_ERROR(take_sends().status());
-    RETURN_IF_ERROR(take_receives().status());
-    if (is_broken_) return Status::group("the first message does not come through: " + broken_by_);
-    if (!has_told && has_probed()) {
-      RETURN_IF_ERROR(send_ready(socket, deadline));
-      has_told = true;
-    }
-    if (!is_peer_ready) {
-      const auto ready = take_ready(socket);
-      if (!ready.is_ok()) {
-        return Status::group("the first message does not come through, and the peer " +
-                             ready.status().message());
-      }
-      is_peer_ready = *ready;
-    }
-    if (deadline.expired()) {
-      return Status::group(
-          "the first message does not come through: is the address routed, do both ends have the "
-          "same MTU, does a firewall drop UDP port 4791?");
-    }
-    // The socket wakes nobody.
-    if (!has_told || !is_peer_ready) wait(deadline.at_most(kProbeSlice));
-  }
-  return Status::ok();
-}
-
 // A queue pair that is destroyed takes what is under way with it. A last signaled message in each
-// lane that has unsignaled ones tells when all have arrived.
+// lane that has unsignaled ones tells when all have arrived; one lane after the other, because all
+// share the memory of these messages.
 void VerbsEndpoint::drain_before_close() {
   const Deadline deadline = Deadline::after(kLinger);
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -110,22 +72,22 @@ void VerbsEndpoint::drain_before_close() {
         !send_credit(static_cast<int>(i), /*is_signaled=*/true).is_ok()) {
       return;
     }
-  }
-  const auto is_under_way = [](const Lane& lane) { return lane.completed < lane.signaled; };
-  while (!is_broken_ && std::ranges::any_of(lanes_, is_under_way) && !deadline.expired()) {
-    if (!take_sends().is_ok()) return;
-    spin_pause();
+    while (!is_broken_ && lane.completed < lane.signaled && !deadline.expired()) {
+      if (!take_sends().is_ok()) return;
+      spin_pause();
+    }
   }
 }
 
 // The queue pair is in its error state. Why, the monitor knows better: it has a verdict soon.
 Status VerbsEndpoint::broken(const ibv_wc& completion, std::string_view what) {
   if (std::exchange(is_broken_, true)) return Status::ok();
-  broken_by_ = fmt::format("{} ended with \"{}\" (completion status {})", what,
-                           link_->table().wc_status_str(completion.status),
-                           static_cast<int>(completion.status));
+  const VerbsRail& rail = link_->rail_of(VerbsRail::lane_of(completion.wr_id));
+  const std::string ended = fmt::format("{} ended with \"{}\" (completion status {})", what,
+                                        rail.table().wc_status_str(completion.status),
+                                        static_cast<int>(completion.status));
   health().suspect(info().peer_rank,
-                   fmt::format("over {} on {}: {}", info().link, link_->port().text(), broken_by_));
+                   fmt::format("over {} on {}: {}", info().link, rail.port().text(), ended));
   return Status::ok();
 }
 
@@ -158,8 +120,12 @@ Result<bool> VerbsEndpoint::take_sends() {
 }
 
 Status VerbsEndpoint::take_send(const ibv_wc& completion) {
+  const int index = VerbsRail::lane_of(completion.wr_id);
+  if (!link_->has_lane(index)) {
+    return device_failed(Status::node("a send completes that was not posted"));
+  }
   if (completion.status != IBV_WC_SUCCESS) return broken(completion, "a send");
-  Lane& lane = lanes_[static_cast<size_t>(VerbsRail::lane_of(completion.wr_id))];
+  Lane& lane = lanes_[static_cast<size_t>(index)];
   const uint64_t number = VerbsRail::number_of(completion.wr_id);
   if (number <= lane.completed || number > lane.posted) {
     return device_failed(Status::node("a send completes that was not posted"));
@@ -174,14 +140,14 @@ Result<bool> VerbsEndpoint::take_receives() {
   if (!count.is_ok()) return device_failed(count.status());
   for (size_t i = 0; i < *count; ++i) {
     const ibv_wc& completion = completions[i];
+    const int lane = VerbsRail::lane_of(completion.wr_id);
+    const uint64_t receive = VerbsRail::number_of(completion.wr_id);
+    if (!link_->has_lane(lane) || receive >= link_->layout().receives) {
+      return device_failed(Status::node("a receive completes that was not posted"));
+    }
     if (completion.status != IBV_WC_SUCCESS) {
       RETURN_IF_ERROR(broken(completion, "a receive"));
       continue;
-    }
-    const int lane = VerbsRail::lane_of(completion.wr_id);
-    const uint64_t receive = VerbsRail::number_of(completion.wr_id);
-    if (lane >= link_->layout().lanes || receive >= link_->layout().receives) {
-      return device_failed(Status::node("a receive completes that was not posted"));
     }
     RETURN_IF_ERROR(take_message(lane, static_cast<uint32_t>(receive), completion.byte_len));
   }
@@ -192,16 +158,16 @@ Result<bool> VerbsEndpoint::take_receives() {
 
 Status VerbsEndpoint::take_released(uint64_t released) {
   if (released > posted_) return fail("sent an impossible count of released slots");
-  // What one lane carries may be older than what the other has brought.
+  // What one lane carries may be older than what another has brought.
   released_by_peer_ = std::max(released_by_peer_, released);
   return Status::ok();
 }
 
 Status VerbsEndpoint::take_message(int lane_index, uint32_t receive, uint32_t bytes) {
   Lane& lane = lanes_[static_cast<size_t>(lane_index)];
-  const std::byte* from = link_->receive(lane_index, receive);
-  if (bytes < kVerbsHeaderBytes ||
-      bytes > link_->layout().receive_bytes[static_cast<size_t>(lane_index)]) {
+  const VerbsRail& rail = link_->rail_of(lane_index);
+  const std::byte* from = rail.receive(lane_index, receive);
+  if (bytes < kVerbsHeaderBytes || bytes > rail.receive_bytes(lane_index)) {
     return fail(fmt::format("sent a message of {} bytes", bytes));
   }
   const SlotHeader header =
@@ -209,7 +175,7 @@ Status VerbsEndpoint::take_message(int lane_index, uint32_t receive, uint32_t by
   uint64_t number = 0;
   std::memcpy(&number, from + kLaneNumberAt, sizeof(number));
   const bool is_credit = (header.flags & kFlagCredit) != 0;
-  // Which slot it is, is looked at when it is due: the other lane may be behind.
+  // Which slot it is, is looked at when it is due: other lanes may be behind.
   const SlotExpectation expected{.epoch = info().epoch,
                                  .sequence = header.sequence,
                                  .payload_bytes = is_credit ? 0 : info().slots.payload_bytes};
@@ -260,8 +226,21 @@ Status VerbsEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
   CHECK(posted_ < acquired_ && slot.index == sequence % info().slots.count);
   CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
   if (health().failed()) return health().failure();
-  const int lane = link_->layout().lane_for(kVerbsHeaderBytes + note.bytes);
+  ASSIGN_OR_RETURN(const int lane, choose_lane(kVerbsHeaderBytes + note.bytes));
   return send(lane, {.from = link_->send_slot(sequence), .header = next_slot(note)});
+}
+
+// Signaled sends tell how many are under way.
+Result<int> VerbsEndpoint::choose_lane(uint32_t bytes) {
+  const int first = link_->layout().lane_for(bytes);
+  if (first < link_->first_whole_slot_lane() || first + 1 == link_->lanes()) return first;
+  RETURN_IF_ERROR(take_sends().status());
+  const auto best =
+      std::min_element(lanes_.begin() + first, lanes_.end(), [](const Lane& a, const Lane& b) {
+        return std::pair(a.posted - a.completed, a.posted) <
+               std::pair(b.posted - b.completed, b.posted);
+      });
+  return static_cast<int>(best - lanes_.begin());
 }
 
 SlotHeader VerbsEndpoint::next_slot(const SlotNote& note) {
@@ -277,7 +256,7 @@ Result<bool> VerbsEndpoint::try_send(std::span<const std::byte> bytes, const Slo
   ASSIGN_OR_RETURN(const bool may, may_send());
   if (!may) return false;
   ++acquired_;
-  const int lane = link_->layout().lanes - 1;
+  ASSIGN_OR_RETURN(const int lane, choose_lane(kVerbsHeaderBytes + note.bytes));
   RETURN_IF_ERROR(send(lane, {.from = link_->send_slot(acquired_),
                               .header = next_slot(note),
                               .in_place = bytes,
@@ -292,16 +271,19 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
   encode_slot_header(message.header,
                      std::span<std::byte, kSlotHeaderBytes>(message.from, kSlotHeaderBytes));
   std::memcpy(message.from + kLaneNumberAt, &number, sizeof(number));
-  // A quarter of the queue without a completion is the most.
-  const bool is_signaled =
-      message.is_signaled || number - lane.signaled >= std::max(1U, link_->sends_max() / 4);
+  // A quarter of the queue without a completion is the most; none where lanes are chosen by them.
+  const bool is_one_of_several =
+      link_->rails().size() > 1 && lane_index >= link_->first_whole_slot_lane();
+  const bool is_signaled = message.is_signaled || is_one_of_several ||
+                           number - lane.signaled >= std::max(1U, link_->sends_max() / 4);
   if (is_signaled) lane.signaled = number;
   if (!message.in_place.empty()) lane.in_place = number;
   released_told_ = message.header.released;
-  const Status status = link_->post_send(
+  VerbsRail& rail = link_->rail_of(lane_index);
+  const Status status = rail.post_send(
       lane_index,
       {.from = message.from,
-       .bytes = message.in_place.empty() ? link_->message_bytes(lane_index, message.header.bytes)
+       .bytes = message.in_place.empty() ? rail.message_bytes(lane_index, message.header.bytes)
                                          : kVerbsHeaderBytes,
        .in_place = message.in_place,
        .id = VerbsRail::make_id(lane_index, number),
@@ -324,7 +306,7 @@ Result<bool> VerbsEndpoint::poll_sends() {
 }
 
 bool VerbsEndpoint::waits_for_sends() const {
-  return !has_probed() || reads_callers_memory() ||
+  return reads_callers_memory() ||
          !std::ranges::all_of(lanes_, [&](const Lane& lane) { return has_place(lane); });
 }
 
@@ -339,8 +321,12 @@ Result<const VerbsEndpoint::Arrival*> VerbsEndpoint::due_arrival() {
   for (const Lane& lane : lanes_) {
     if (lane.arrivals.is_empty()) {
       is_missing = false;
-    } else if (lane.arrivals.front().header.sequence == due) {
-      return &lane.arrivals.front();
+      continue;
+    }
+    const Arrival& front = lane.arrivals.front();
+    if (front.header.sequence == due) return &front;
+    if (front.header.sequence < due) {
+      return fail(fmt::format("sent slot number {} twice", front.header.sequence));
     }
   }
   if (is_missing) return fail(fmt::format("never sent slot number {}", due));
@@ -363,7 +349,8 @@ Result<std::optional<ReceivedSlot>> VerbsEndpoint::poll_receive() {
   Arrival& held = held_[sequence % info().slots.count];
   held = *arrival;
   lanes_[static_cast<size_t>(held.lane)].arrivals.pop();
-  const std::byte* payload = link_->receive(held.lane, held.receive) + kVerbsHeaderBytes;
+  const std::byte* payload =
+      link_->rail_of(held.lane).receive(held.lane, held.receive) + kVerbsHeaderBytes;
   return std::optional<ReceivedSlot>({std::span(payload, held.header.bytes), note_of(held.header),
                                       static_cast<uint32_t>(sequence % info().slots.count)});
 }
@@ -379,7 +366,7 @@ Status VerbsEndpoint::release_receive(const ReceivedSlot& slot) {
 }
 
 Status VerbsEndpoint::post_receive(int lane, uint32_t receive) {
-  const Status status = link_->post_receive(lane, receive);
+  const Status status = link_->rail_of(lane).post_receive(lane, receive);
   return status.is_ok() ? status : device_failed(status);
 }
 

@@ -1,12 +1,13 @@
 // VerbsEndpoint: the Endpoint over RDMA queue pairs, by SEND and RECV only.
 //
 // Each slot is one SEND: a header of 64 bytes (docs/fabric.md) and the payload. Slots are numbered
-// over both lanes of the link and given in that order; a lane's own numbers show at once when one
-// was lost, doubled or overtaken. Headers carry the count of released slots; a message with only a
-// header carries nothing else. A credit means that the peer has read and released the slot before,
-// so its buffer is free without asking for the send's completion; every few sends are signaled, to
-// free their places in the device's queue.
-// Large payloads in registered memory are sent from where they are: these sends are signaled, and
+// over all lanes of the link and given in that order; a lane's own numbers show at once when one
+// was lost, doubled or overtaken. Where several cables lead to the peer, a large slot takes the one
+// on which the fewest are under way, so that each carries what it can. Headers carry the count of
+// released slots; a message with only a header carries nothing else. A credit means that the peer
+// has read and released the slot before, so its buffer is free without asking for the send's
+// completion; every few sends are signaled, to free their places in the device's queue. Large
+// payloads in registered memory are sent from where they are: these sends are signaled, and
 // poll_sends() waits for them.
 // A completion with an error makes the peer a suspect: what happened, the liveness monitor finds.
 // The data path makes no system call, allocates nothing and takes no lock. Thread rule: as
@@ -22,19 +23,16 @@
 #include "fabric/endpoint.h"
 #include "fabric/link/slot_header.h"
 #include "fabric/link/wake_event.h"
-#include "fabric/verbs/verbs_rail.h"
+#include "fabric/verbs/verbs_link.h"
 
 namespace shoal::fabric {
 
 class VerbsEndpoint final : public Endpoint {
  public:
-  // `link` is connected, and the peer's receives are posted.
-  static Result<std::unique_ptr<VerbsEndpoint>> create(EndpointInfo info, VerbsRailPtr link,
+  // `link` is connected, the peer's receives are posted, and nothing is under way.
+  static Result<std::unique_ptr<VerbsEndpoint>> create(EndpointInfo info,
+                                                       std::unique_ptr<VerbsLink> link,
                                                        GroupHealth& health);
-  // Sends a message without a slot through every lane and waits for the peer's, and for its word
-  // over `socket`, the connection of the handshake, that ours have come. Once, on both sides,
-  // before anything else. kGroup: nothing comes, with what is known of the reason.
-  Status probe(int socket, const Deadline& deadline);
   // Gives posted slots a short time to arrive.
   ~VerbsEndpoint() override;
 
@@ -77,12 +75,14 @@ class VerbsEndpoint final : public Endpoint {
     ArrivalQueue arrivals;
   };
 
-  VerbsEndpoint(EndpointInfo info, VerbsRailPtr link, std::unique_ptr<WakeEvent> wake,
+  VerbsEndpoint(EndpointInfo info, std::unique_ptr<VerbsLink> link, std::unique_ptr<WakeEvent> wake,
                 GroupHealth& health);
 
   Result<bool> may_send();
   Status send_credit(int lane, bool is_signaled);
   Status send_credit_if_due();
+  // For a message of so many bytes, header included.
+  Result<int> choose_lane(uint32_t bytes);
   SlotHeader next_slot(const SlotNote& note);
   // A message whose payload, if any, lies behind `from` already, or in the caller's memory.
   struct Message {
@@ -105,7 +105,6 @@ class VerbsEndpoint final : public Endpoint {
   Status take_released(uint64_t released);
   Status broken(const ibv_wc& completion, std::string_view what);
   Status device_failed(const Status& status);
-  bool has_probed() const;
   bool reads_callers_memory() const;
   bool waits_for_sends() const;
   // The arrival that is due; null: not yet. kGroup: it can never come.
@@ -113,10 +112,9 @@ class VerbsEndpoint final : public Endpoint {
   void drain_before_close();
   Status failure_or_end();
 
-  VerbsRailPtr link_;
+  std::unique_ptr<VerbsLink> link_;
   std::unique_ptr<WakeEvent> wake_;
   bool is_broken_ = false;  // the queue pairs: nothing moves any more
-  std::string broken_by_;   // what ended how
   std::vector<Lane> lanes_;
 
   // Sending: released_by_peer <= posted <= acquired; acquired - released_by_peer <= count.

@@ -38,20 +38,33 @@ std::string name_of(Mode mode) {
 
 // One side of a link.
 struct Side {
-  Side(int rank, const VerbsProvider& provider, const SlotClass& slots)
+  Side(int rank, const VerbsProvider& provider, const SlotClass& slots, int cables = 1)
       : health(rank, {"node-0", "node-1"}),
         info{.link = "verbs",
              .self_rank = rank,
              .peer_rank = 1 - rank,
              .peer_name = health.rank_text(1 - rank),
              .epoch = kEpoch,
-             .slots = slots},
-        link(*VerbsRail::open(provider, VerbsPort{.device = "fake0", .gid_index = 3}, slots)) {}
+             .slots = slots} {
+    const auto port = [](int i) {
+      return VerbsPort{.device = fmt::format("fake{}", i), .gid_index = 3};
+    };
+    rails.push_back(*VerbsRail::open(provider, port(0), slots));
+    const LaneLayout layout = rails[0]->layout();
+    for (int i = 1; i < cables && layout.lanes > 1; ++i) {
+      const VerbsRail::Plan plan = rails[0]->plan_further(layout.lanes + i - 1);
+      rails.push_back(*VerbsRail::open(plan, port(i)));
+    }
+  }
 
   GroupHealth health;
   EndpointInfo info;
-  VerbsRailPtr link;
+  std::vector<VerbsRailPtr> rails;
   std::unique_ptr<VerbsEndpoint> endpoint;
+
+  void make_endpoint() {
+    endpoint = *VerbsEndpoint::create(info, *VerbsLink::create(std::move(rails)), health);
+  }
 
   // What travels: numbered messages of one slot.
   uint64_t sent = 0;
@@ -70,20 +83,28 @@ std::vector<std::byte> message(int sender, uint64_t number, const SlotClass& slo
   return test_bytes(bytes, number * 2 + static_cast<uint64_t>(sender));
 }
 
+FakeVerbsOptions with_devices(FakeVerbsOptions options, int count) {
+  options.addresses.resize(static_cast<size_t>(count), "127.0.0.1");
+  return options;
+}
+
 class Pair {
  public:
   explicit Pair(const FakeVerbsOptions& options,
-                const SlotClass& slots = {.payload_bytes = 16384, .count = 4})
-      : verbs_(std::make_unique<FakeVerbs>(options)),
+                const SlotClass& slots = {.payload_bytes = 16384, .count = 4}, int cables = 1)
+      : verbs_(std::make_unique<FakeVerbs>(with_devices(options, cables))),
         slots_(slots),
         random_(options.seed * 31 + 7) {
-    for (int rank = 0; rank < 2; ++rank) sides_.emplace_back(rank, verbs_->provider(), slots);
+    for (int rank = 0; rank < 2; ++rank)
+      sides_.emplace_back(rank, verbs_->provider(), slots, cables);
     for (int rank = 0; rank < 2; ++rank) {
-      const Status status = side(rank).link->connect(side(1 - rank).link->offer());
-      CHECK_MSG(status.is_ok(), status.message().c_str());
+      for (size_t i = 0; i < side(rank).rails.size(); ++i) {
+        const Status status = side(rank).rails[i]->connect(side(1 - rank).rails[i]->offer());
+        CHECK_MSG(status.is_ok(), status.message().c_str());
+      }
     }
     for (Side& side : sides_) {
-      side.endpoint = *VerbsEndpoint::create(side.info, std::move(side.link), side.health);
+      side.make_endpoint();
       side.memory.resize(slots.payload_bytes);
       CHECK(side.endpoint->info().registrar->register_memory(side.memory).is_ok());
     }
@@ -224,10 +245,10 @@ TEST_P(VerbsModes, NoScheduleLosesDoublesReordersOrCorruptsAMessage) {
   for (uint64_t seed = 1; seed <= kSchedules; ++seed) {
     FakeVerbsOptions options = by_hand(GetParam(), seed);
     options.gives_inline = seed % 2 == 0;
-    // One lane and two, in place too, few slots and many.
+    // One lane and two, one cable and several, in place too, few slots and many.
     const uint32_t bytes = seed % 8 == 1 ? 20 * 1024 : seed % 3 == 0 ? 1024 : 8192;
     const SlotClass slots{.payload_bytes = bytes, .count = 2 + static_cast<uint32_t>(seed % 5)};
-    Pair pair(options, slots);
+    Pair pair(options, slots, 1 + static_cast<int>(seed / 2 % 3));
     Status status;
     for (int i = 0; i < 75 && status.is_ok(); ++i) status = pair.act();
     if (status.is_ok()) status = pair.finish();
@@ -256,6 +277,48 @@ TEST_P(VerbsModes, OneSidedTrafficKeepsItsCredits) {
   EXPECT_THAT(pair.verbs().counts().violations, IsEmpty());
 }
 
+// A cable that is slow, here one on which nothing moves, gets no more than waits on it already.
+TEST(VerbsEndpoint, LargeSlotsTakeTheCableOnWhichTheFewestAreUnderWay) {
+  constexpr SlotClass kSlots{.payload_bytes = 16384, .count = 8};
+  FakeVerbsOptions options = by_hand(Mode::kLinuxRc);
+  Pair pair(options, kSlots, /*cables=*/3);
+  Side& me = pair.side(0);
+  const auto send_whole = [&] {
+    const auto slot = me.endpoint->try_acquire_send();
+    ASSERT_TRUE(slot.is_ok() && slot->has_value());
+    ASSERT_TRUE(me.endpoint->post_send(**slot, {.bytes = 16384, .message_left = 16384}).is_ok());
+  };
+  pair.verbs().set_stalled(1, true);
+  for (int i = 0; i < 6; ++i) {
+    send_whole();
+    while (pair.verbs().step()) {
+    }
+  }
+  EXPECT_THAT(pair.verbs().counts().delivered_from, testing::ElementsAre(3, 0, 2));
+  pair.verbs().set_stalled(1, false);
+  EXPECT_EQ(me.endpoint->info().ports.size(), 3U);
+}
+
+// One cable is pulled: the peer is a suspect, and which port it was is said.
+TEST(VerbsEndpoint, AFailureOfOneCableIsNamedByItsPort) {
+  constexpr SlotClass kSlots{.payload_bytes = 16384, .count = 4};
+  FakeVerbsOptions options = by_hand(Mode::kLinuxRc);
+  Pair pair(options, kSlots, /*cables=*/2);
+  Side& me = pair.side(0);
+  for (int i = 0; i < 2; ++i) {
+    const auto slot = me.endpoint->try_acquire_send();
+    ASSERT_TRUE(slot.is_ok() && slot->has_value());
+    ASSERT_TRUE(me.endpoint->post_send(**slot, {.bytes = 16384, .message_left = 16384}).is_ok());
+    if (i == 1) pair.verbs().set_link(false);
+    while (pair.verbs().step()) {
+    }
+  }
+  for (int i = 0; i < 10; ++i) (void)me.endpoint->try_acquire_send();
+  const auto suspicions = me.health.suspicions();
+  ASSERT_EQ(suspicions.size(), 1U);
+  EXPECT_THAT(suspicions[0].reason, HasSubstr("fake1 port 1"));
+}
+
 // Until a fault breaks the group, what arrives is right; then it is named.
 void expect_found(const FakeVerbsOptions& options, const testing::Matcher<std::string>& message) {
   int broken = 0;
@@ -277,12 +340,12 @@ void expect_found(const FakeVerbsOptions& options, const testing::Matcher<std::s
 
 TEST(VerbsEndpoint, ItsInfoNamesThePort) {
   Pair pair(by_hand(Mode::kLinuxRc));
-  const std::optional<LinkPort>& port = pair.side(0).endpoint->info().port;
-  ASSERT_TRUE(port.has_value());
-  EXPECT_EQ(port->device, "fake0");
-  EXPECT_EQ(port->number, 1);
-  EXPECT_EQ(port->gid_index, 3);
-  EXPECT_EQ(port->mtu, 1024U);
+  const std::vector<LinkPort>& ports = pair.side(0).endpoint->info().ports;
+  ASSERT_EQ(ports.size(), 1U);
+  EXPECT_EQ(ports[0].device, "fake0");
+  EXPECT_EQ(ports[0].number, 1);
+  EXPECT_EQ(ports[0].gid_index, 3);
+  EXPECT_EQ(ports[0].mtu, 1024U);
 }
 
 TEST(VerbsEndpoint, ALostMessageIsNoticedByTheNextOne) {
@@ -343,9 +406,9 @@ struct WildPeer {
   static constexpr SlotClass kSlots{.payload_bytes = 128, .count = 2};
   WildPeer() : verbs(by_hand(Mode::kLinuxRc)), good(0, verbs.provider(), kSlots) {
     link = *VerbsRail::open(verbs.provider(), {.device = "fake0", .gid_index = 3}, kSlots);
-    CHECK(link->connect(good.link->offer()).is_ok());
-    CHECK(good.link->connect(link->offer()).is_ok());
-    good.endpoint = *VerbsEndpoint::create(good.info, std::move(good.link), good.health);
+    CHECK(link->connect(good.rails[0]->offer()).is_ok());
+    CHECK(good.rails[0]->connect(link->offer()).is_ok());
+    good.make_endpoint();
   }
   ~WildPeer() {
     verbs.move_when_polled();
@@ -466,7 +529,7 @@ TEST(VerbsRail, AThunderboltDeviceHasTenQueuePairs) {
     links.push_back(std::move(*link));
   }
   EXPECT_EQ(verbs.counts().queue_pairs, 10);
-  EXPECT_EQ(verbs.counts().regions, 5);
+  EXPECT_EQ(verbs.counts().regions, 10);
   const auto sixth = VerbsRail::open(verbs.provider(), {.device = "fake0"}, {});
   EXPECT_EQ(sixth.status().code(), StatusCode::kNode);
   EXPECT_THAT(sixth.status().message(), HasSubstr("no queue pair"));
@@ -479,6 +542,7 @@ TEST(VerbsRail, OffersAreReadAsTheyWereWrittenAndRubbishIsRefused) {
       .lanes = 2, .frame_bytes = 4096, .qp_type = IBV_QPT_UC, .mtu = IBV_MTU_1024, .lid = 7};
   offer.gid[15] = std::byte{9};
   offer.lane = {{{.qp_number = 5, .first_packet = 6}, {.qp_number = 0xffffff, .first_packet = 1}}};
+  offer.nonce = 0x0123456789abcdef;
   const auto bytes = encode_rail_offer(offer);
   const auto back = decode_rail_offer(bytes);
   ASSERT_TRUE(back.is_ok());

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <random>
 
 #include "base/bytes.h"
@@ -32,6 +33,9 @@ constexpr Nanoseconds kCloseMax = std::chrono::seconds(2);
 // More than a router would ever add.
 constexpr uint8_t kHopLimit = 64;
 
+// What a send without a region may carry; devices round it up, or down to none.
+constexpr uint32_t kInlineBytes = 256;
+
 constexpr size_t k4Gib = size_t{1} << 32;
 
 uint32_t rounded_up(uint32_t bytes, uint32_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -39,6 +43,11 @@ uint32_t rounded_up(uint32_t bytes, uint32_t unit) { return (bytes + unit - 1) /
 uint32_t random_packet_number() {
   std::random_device device;
   return device() & 0xffffffU;
+}
+
+uint64_t random_nonce() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
 }
 
 }  // namespace
@@ -59,10 +68,12 @@ uint32_t LaneLayout::entries_per_message(int lane, const VerbsRules& rules) cons
   return rules.frame_bytes == 0 ? 1 : bytes / rules.frame_bytes;
 }
 
-size_t LaneLayout::region_bytes() const {
-  const size_t sends = size_t{receives - kControlMessages} * slot_bytes;
-  const size_t controls = size_t{kControlMessages} * slot_bytes;
-  return sends + controls + size_t{receives} * (size_t{receive_bytes[0]} + receive_bytes[1]);
+LaneLayout LaneLayout::of_whole_slots() const {
+  CHECK(lanes == 2);
+  LaneLayout layout = *this;
+  layout.lanes = 1;
+  layout.receive_bytes = {slot_bytes, 0};
+  return layout;
 }
 
 std::array<std::byte, RailOffer::kBytes> encode_rail_offer(const RailOffer& offer) {
@@ -79,6 +90,7 @@ std::array<std::byte, RailOffer::kBytes> encode_rail_offer(const RailOffer& offe
     fields.write(lane.qp_number);
     fields.write(lane.first_packet);
   }
+  fields.write(offer.nonce);
   CHECK(fields.left() == 0);
   return bytes;
 }
@@ -97,6 +109,7 @@ Result<RailOffer> decode_rail_offer(std::span<const std::byte, RailOffer::kBytes
     lane.qp_number = *reader.read<uint32_t>();
     lane.first_packet = *reader.read<uint32_t>();
   }
+  offer.nonce = *reader.read<uint64_t>();
   CHECK(reader.left() == 0);
   if (magic != kOfferMagic) return Status::group("sent rubbish for its queue pairs");
   const bool is_possible = (offer.lanes == 1 || offer.lanes == 2) && offer.mtu >= IBV_MTU_256 &&
@@ -108,12 +121,30 @@ Result<RailOffer> decode_rail_offer(std::span<const std::byte, RailOffer::kBytes
   return offer;
 }
 
-void VerbsRail::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
+// Where a region must not lie across a multiple of 4 GiB, twice as much is mapped, of which one
+// half does not.
+Result<std::shared_ptr<const RegistrablePages>> RegistrablePages::map(size_t bytes,
+                                                                      const VerbsRules& rules) {
+  const size_t alignment = rules.region_alignment;
+  const size_t whole = (bytes + alignment - 1) / alignment * alignment;
+  const size_t length = (rules.may_cross_4gib ? whole : 2 * whole) + alignment;
+  void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return Status::from_errno("no memory for slots", errno);
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  uintptr_t first = (begin + alignment - 1) / alignment * alignment;
+  const uintptr_t boundary = (first / k4Gib + 1) * k4Gib;
+  if (!rules.may_cross_4gib && first + whole > boundary) first = boundary;
+  const std::span mapped(static_cast<std::byte*>(memory), length);
+  return std::shared_ptr<const RegistrablePages>(
+      new RegistrablePages(mapped, mapped.subspan(first - begin, whole)));
+}
 
-void CloseVerbsRail::operator()(VerbsRail* link) const {
-  const std::string port = link->port().text();
-  const auto close = [link] {
-    delete link;
+RegistrablePages::~RegistrablePages() { munmap(mapped_.data(), mapped_.size()); }
+
+void CloseVerbsRail::operator()(VerbsRail* rail) const {
+  const std::string port = rail->port().text();
+  const auto close = [rail] {
+    delete rail;
     return true;
   };
   const auto closed = run_bounded<bool>(close, Deadline::after(kCloseMax));
@@ -130,33 +161,49 @@ Result<VerbsRailPtr> VerbsRail::open(const VerbsProvider& provider, const VerbsP
   const uint64_t frames =
       uint64_t{2} * layout.receives * layout.entries_per_message(layout.lanes - 1, rules);
   if ((rules.frame_bytes > 0 && frames > rules.frames_max) ||
-      layout.region_bytes() > rules.region_bytes_max) {
+      std::max(layout.send_bytes(), layout.all_receive_bytes()) > rules.region_bytes_max) {
     return Status::request(
         fmt::format("{} slots of {} bytes are more than {} holds: take fewer or smaller ones",
                     slots.count, slots.payload_bytes, port.text()));
   }
-  VerbsRailPtr link(new VerbsRail(provider, port, layout));
-  RETURN_IF_ERROR(link->open_device());
-  RETURN_IF_ERROR(link->make_memory());
-  RETURN_IF_ERROR(link->make_queues());
-  return link;
+  Plan plan{.provider = provider, .layout = layout};
+  ASSIGN_OR_RETURN(plan.sends, RegistrablePages::map(layout.send_bytes(), rules));
+  return open(plan, port);
 }
 
-VerbsRail::VerbsRail(const VerbsProvider& provider, VerbsPort port, const LaneLayout& layout)
-    : provider_(provider),
+Result<VerbsRailPtr> VerbsRail::open(const Plan& plan, const VerbsPort& port) {
+  VerbsRailPtr rail(new VerbsRail(plan, port));
+  RETURN_IF_ERROR(rail->open_device());
+  RETURN_IF_ERROR(rail->register_slots());
+  RETURN_IF_ERROR(rail->make_queues());
+  return rail;
+}
+
+VerbsRail::Plan VerbsRail::plan_further(int lane) const {
+  return {.provider = provider_,
+          .layout = layout_.of_whole_slots(),
+          .first_lane = lane,
+          .sends = sends_};
+}
+
+VerbsRail::VerbsRail(const Plan& plan, VerbsPort port)
+    : provider_(plan.provider),
       port_(std::move(port)),
-      layout_(layout),
+      layout_(plan.layout),
+      first_lane_(plan.first_lane),
+      nonce_(random_nonce()),
       // What is under way, and as much again that has arrived and is not acknowledged yet.
-      sends_max_(2 * layout.receives),
-      memory_(nullptr, Unmap{0}),
-      context_(nullptr, provider.table->close_device),
-      domain_(nullptr, provider.table->dealloc_pd),
-      channel_(nullptr, provider.table->destroy_comp_channel),
-      send_queue_(nullptr, provider.table->destroy_cq),
-      receive_queue_(nullptr, provider.table->destroy_cq),
-      region_(nullptr, provider.table->dereg_mr),
-      pairs_{Owned<ibv_qp>(nullptr, provider.table->destroy_qp),
-             Owned<ibv_qp>(nullptr, provider.table->destroy_qp)} {
+      sends_max_(2 * layout_.receives),
+      sends_(plan.sends),
+      context_(nullptr, provider_.table->close_device),
+      domain_(nullptr, provider_.table->dealloc_pd),
+      channel_(nullptr, provider_.table->destroy_comp_channel),
+      send_queue_(nullptr, provider_.table->destroy_cq),
+      receive_queue_(nullptr, provider_.table->destroy_cq),
+      sends_region_(nullptr, provider_.table->dereg_mr),
+      receives_region_(nullptr, provider_.table->dereg_mr),
+      pairs_{Owned<ibv_qp>(nullptr, provider_.table->destroy_qp),
+             Owned<ibv_qp>(nullptr, provider_.table->destroy_qp)} {
   for (uint32_t& first : first_packet_) first = random_packet_number();
 }
 
@@ -185,21 +232,10 @@ Status VerbsRail::open_device() {
   return Status::ok();
 }
 
-// Anonymous pages of a size that every region may have. Where a region must not lie across a
-// multiple of 4 GiB, twice as much is mapped, of which one half does not.
-Status VerbsRail::make_memory() {
-  const VerbsRules& rules = provider_.rules;
-  const size_t alignment = rules.region_alignment;
-  const size_t bytes = (layout_.region_bytes() + alignment - 1) / alignment * alignment;
-  const size_t mapped = (rules.may_cross_4gib ? bytes : 2 * bytes) + alignment;
-  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return Status::from_errno("no memory for slots", errno);
-  memory_ = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(memory), Unmap{mapped});
-  const auto begin = reinterpret_cast<uintptr_t>(memory);
-  uintptr_t first = (begin + alignment - 1) / alignment * alignment;
-  const uintptr_t boundary = (first / k4Gib + 1) * k4Gib;
-  if (!rules.may_cross_4gib && first + bytes > boundary) first = boundary;
-  ASSIGN_OR_RETURN(region_, register_region({memory_.get() + (first - begin), bytes}));
+Status VerbsRail::register_slots() {
+  ASSIGN_OR_RETURN(sends_region_, register_region(sends_->bytes()));
+  ASSIGN_OR_RETURN(receives_, RegistrablePages::map(layout_.all_receive_bytes(), provider_.rules));
+  ASSIGN_OR_RETURN(receives_region_, register_region(receives_->bytes()));
   return Status::ok();
 }
 
@@ -243,9 +279,12 @@ void VerbsRail::stop() {
 }
 
 void VerbsRail::unregister_memory(std::span<std::byte> memory) {
-  std::erase_if(callers_regions_, [&](const Owned<ibv_mr>& region) {
-    return region->addr == memory.data() && region->length == memory.size();
-  });
+  // The last one: the same memory may be registered twice.
+  const auto found = std::find_if(
+      callers_regions_.rbegin(), callers_regions_.rend(), [&](const Owned<ibv_mr>& region) {
+        return region->addr == memory.data() && region->length == memory.size();
+      });
+  if (found != callers_regions_.rend()) callers_regions_.erase(std::next(found).base());
 }
 
 const ibv_mr* VerbsRail::region_of(std::span<const std::byte> bytes) const {
@@ -275,50 +314,55 @@ Status VerbsRail::make_queues() {
   receive_queue_.reset(table.create_cq(context_.get(), static_cast<int>(lanes * layout_.receives),
                                        nullptr, channel_.get(), 0));
   if (receive_queue_ == nullptr) return refused("no completion queue", errno);
-  for (int lane = 0; lane < layout_.lanes; ++lane) {
-    ibv_qp_init_attr attributes{};
-    attributes.send_cq = send_queue_.get();
-    attributes.recv_cq = receive_queue_.get();
-    attributes.qp_type = provider_.rules.qp_type;
-    const uint32_t entries = layout_.entries_per_message(lane, provider_.rules);
-    attributes.cap.max_send_wr = sends_max_ * entries;
-    attributes.cap.max_recv_wr = layout_.receives * entries;
-    attributes.cap.max_send_sge = provider_.rules.frame_bytes == 0 ? 2 : 1;
-    attributes.cap.max_recv_sge = 1;
-    attributes.cap.max_inline_data = provider_.rules.frame_bytes == 0 ? 256 : 0;
-    errno = 0;
-    Owned<ibv_qp>& pair = pairs_[static_cast<size_t>(lane)];
-    pair.reset(table.create_qp(domain_.get(), &attributes));
-    if (pair == nullptr && attributes.cap.max_inline_data > 0) {  // devices without it refuse
-      attributes.cap.max_inline_data = 0;
-      pair.reset(table.create_qp(domain_.get(), &attributes));
-    }
-    if (pair == nullptr) return refused("no queue pair", errno);
-    inline_max_ = lane == 0 ? attributes.cap.max_inline_data
-                            : std::min(inline_max_, attributes.cap.max_inline_data);
-
-    ibv_qp_attr init{};
-    init.qp_state = IBV_QPS_INIT;
-    init.pkey_index = 0;
-    init.port_num = port_.number;
-    init.qp_access_flags = 0;
-    const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-    const int error = table.modify_qp(pair.get(), &init, mask);
-    if (error != 0) return refused("the queue pair cannot be initialized", error);
+  for (int i = 0; i < layout_.lanes; ++i) {
+    RETURN_IF_ERROR(
+        make_pair(pairs_[static_cast<size_t>(i)], layout_.entries_per_message(i, provider_.rules)));
   }
   return Status::ok();
 }
 
+Status VerbsRail::make_pair(Owned<ibv_qp>& pair, uint32_t entries_per_message) {
+  const VerbsTable& table = *provider_.table;
+  const bool has_frames = provider_.rules.frame_bytes > 0;
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = send_queue_.get();
+  attributes.recv_cq = receive_queue_.get();
+  attributes.qp_type = provider_.rules.qp_type;
+  attributes.cap.max_send_wr = sends_max_ * entries_per_message;
+  attributes.cap.max_recv_wr = layout_.receives * entries_per_message;
+  attributes.cap.max_send_sge = has_frames ? 1 : 2;
+  attributes.cap.max_recv_sge = 1;
+  attributes.cap.max_inline_data = has_frames ? 0 : kInlineBytes;
+  errno = 0;
+  pair.reset(table.create_qp(domain_.get(), &attributes));
+  if (pair == nullptr && attributes.cap.max_inline_data > 0) {  // devices without it refuse
+    attributes.cap.max_inline_data = 0;
+    pair.reset(table.create_qp(domain_.get(), &attributes));
+  }
+  if (pair == nullptr) return refused("no queue pair", errno);
+  inline_max_ = std::min(inline_max_, attributes.cap.max_inline_data);
+
+  ibv_qp_attr init{};
+  init.qp_state = IBV_QPS_INIT;
+  init.pkey_index = 0;
+  init.port_num = port_.number;
+  init.qp_access_flags = 0;
+  const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  const int error = table.modify_qp(pair.get(), &init, mask);
+  return error == 0 ? Status::ok() : refused("the queue pair cannot be initialized", error);
+}
+
 RailOffer VerbsRail::offer() const {
   RailOffer offer;
-  offer.lanes = static_cast<uint32_t>(layout_.lanes);
+  const auto lanes = static_cast<size_t>(layout_.lanes);
+  offer.lanes = static_cast<uint32_t>(lanes);
   offer.frame_bytes = provider_.rules.frame_bytes;
   offer.qp_type = provider_.rules.qp_type;
   offer.mtu = port_.mtu;
   offer.lid = port_.lid;
   std::memcpy(offer.gid.data(), port_.gid.raw, offer.gid.size());
-  for (int lane = 0; lane < layout_.lanes; ++lane) {
-    const auto index = static_cast<size_t>(lane);
+  offer.nonce = nonce_;
+  for (size_t index = 0; index < lanes; ++index) {
     offer.lane[index] = {.qp_number = pairs_[index]->qp_num, .first_packet = first_packet_[index]};
   }
   return offer;
@@ -332,17 +376,16 @@ Status VerbsRail::connect(const RailOffer& peer) {
         "has queue pairs of another kind: RDMA between two kinds of device, or of "
         "system, is not possible");
   }
-  for (int lane = 0; lane < layout_.lanes; ++lane) {
-    RETURN_IF_ERROR(make_ready_to_receive(lane, peer));
-    if (provider_.rules.receives_early) RETURN_IF_ERROR(post_all_receives(lane));
-    RETURN_IF_ERROR(make_ready_to_send(lane));
-    if (!provider_.rules.receives_early) RETURN_IF_ERROR(post_all_receives(lane));
+  for (size_t index = 0; index < own.lanes; ++index) {
+    RETURN_IF_ERROR(make_ready_to_receive(index, peer));
+    if (provider_.rules.receives_early) RETURN_IF_ERROR(post_all_receives(index));
+    RETURN_IF_ERROR(make_ready_to_send(index));
+    if (!provider_.rules.receives_early) RETURN_IF_ERROR(post_all_receives(index));
   }
   return Status::ok();
 }
 
-Status VerbsRail::make_ready_to_receive(int lane, const RailOffer& peer) {
-  const auto index = static_cast<size_t>(lane);
+Status VerbsRail::make_ready_to_receive(size_t index, const RailOffer& peer) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = std::min(port_.mtu, static_cast<ibv_mtu>(peer.mtu));
@@ -366,8 +409,7 @@ Status VerbsRail::make_ready_to_receive(int lane, const RailOffer& peer) {
   return error == 0 ? Status::ok() : refused("the queue pair cannot reach its peer", error);
 }
 
-Status VerbsRail::make_ready_to_send(int lane) {
-  const auto index = static_cast<size_t>(lane);
+Status VerbsRail::make_ready_to_send(size_t index) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = first_packet_[index];
@@ -383,33 +425,34 @@ Status VerbsRail::make_ready_to_send(int lane) {
   return error == 0 ? Status::ok() : refused("the queue pair cannot send", error);
 }
 
-Status VerbsRail::post_all_receives(int lane) {
+Status VerbsRail::post_all_receives(size_t index) {
+  const int lane = first_lane_ + static_cast<int>(index);
   for (uint32_t i = 0; i < layout_.receives; ++i) RETURN_IF_ERROR(post_receive(lane, i));
   return Status::ok();
 }
 
 std::byte* VerbsRail::send_slot(uint64_t sequence) const {
   const uint64_t count = layout_.receives - kControlMessages;
-  return static_cast<std::byte*>(region_->addr) + (sequence % count) * layout_.slot_bytes;
+  return sends_->bytes().data() + (sequence % count) * layout_.slot_bytes;
 }
 
 std::byte* VerbsRail::control_message(uint64_t number) const {
   const size_t slots = layout_.receives - kControlMessages;
-  return static_cast<std::byte*>(region_->addr) +
-         (slots + number % kControlMessages) * layout_.slot_bytes;
+  return sends_->bytes().data() + (slots + number % kControlMessages) * layout_.slot_bytes;
 }
 
 std::byte* VerbsRail::receive(int lane, uint32_t index) const {
-  const size_t sends = size_t{layout_.receives} * layout_.slot_bytes;
-  const size_t of_lane_0 = lane == 0 ? 0 : size_t{layout_.receives} * layout_.receive_bytes[0];
-  return static_cast<std::byte*>(region_->addr) + sends + of_lane_0 +
-         size_t{index} * layout_.receive_bytes[static_cast<size_t>(lane)];
+  const size_t of_lane_0 =
+      lane == first_lane_ ? 0 : size_t{layout_.receives} * layout_.receive_bytes[0];
+  return receives_->bytes().data() + of_lane_0 +
+         size_t{index} * layout_.receive_bytes[index_of(lane)];
 }
 
 Status VerbsRail::post_send(int lane, const Send& send) {
   std::array<ibv_sge, 2> parts{};
-  parts[0] = {
-      .addr = reinterpret_cast<uint64_t>(send.from), .length = send.bytes, .lkey = region_->lkey};
+  parts[0] = {.addr = reinterpret_cast<uint64_t>(send.from),
+              .length = send.bytes,
+              .lkey = sends_region_->lkey};
   ibv_send_wr work{};
   work.wr_id = send.id;
   work.sg_list = parts.data();
@@ -427,21 +470,21 @@ Status VerbsRail::post_send(int lane, const Send& send) {
     work.send_flags &= ~static_cast<unsigned>(IBV_SEND_INLINE);
   }
   ibv_send_wr* bad = nullptr;
-  ibv_qp* pair = pairs_[static_cast<size_t>(lane)].get();
+  ibv_qp* pair = pairs_[index_of(lane)].get();
   const int error = provider_.table->post_send(pair, &work, &bad);
   return error == 0 ? Status::ok() : refused("a send was refused", error);
 }
 
 Status VerbsRail::post_receive(int lane, uint32_t index) {
   ibv_sge part{.addr = reinterpret_cast<uint64_t>(receive(lane, index)),
-               .length = layout_.receive_bytes[static_cast<size_t>(lane)],
-               .lkey = region_->lkey};
+               .length = layout_.receive_bytes[index_of(lane)],
+               .lkey = receives_region_->lkey};
   ibv_recv_wr work{};
   work.wr_id = make_id(lane, index);
   work.sg_list = &part;
   work.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
-  ibv_qp* pair = pairs_[static_cast<size_t>(lane)].get();
+  ibv_qp* pair = pairs_[index_of(lane)].get();
   const int error = provider_.table->post_recv(pair, &work, &bad);
   return error == 0 ? Status::ok() : refused("a receive was refused", error);
 }

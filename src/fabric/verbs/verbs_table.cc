@@ -46,23 +46,26 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* work, ibv_recv_wr** bad) {
   return ibv_post_recv(qp, work, bad);
 }
 
-Result<VerbsTable> load() {
-  auto opened = SharedLibrary::open(kLibrary);
+}  // namespace
+
+Result<VerbsTable> load_verbs_from(const char* library_name) {
+  auto opened = SharedLibrary::open(library_name);
   if (!opened.is_ok()) {
     return Status::node("no RDMA library: " + opened.status().message() +
                         "; install libibverbs1 and ibverbs-providers (rdma-core)");
   }
   SharedLibrary& library = *opened;
   VerbsTable table;
+  Symbols found;
   library.find("ibv_get_device_list", &table.get_device_list);
   library.find("ibv_free_device_list", &table.free_device_list);
   library.find("ibv_get_device_name", &table.get_device_name);
   library.find("ibv_open_device", &table.open_device);
   library.find("ibv_close_device", &table.close_device);
   library.find("ibv_query_device", &table.query_device);
-  library.find("ibv_query_port", &symbols.query_port);
+  library.find("ibv_query_port", &found.query_port);
   library.find("ibv_query_gid", &table.query_gid);
-  library.find("_ibv_query_gid_ex", &symbols.query_gid_ex);
+  library.find("_ibv_query_gid_ex", &found.query_gid_ex);
   library.find("ibv_alloc_pd", &table.alloc_pd);
   library.find("ibv_dealloc_pd", &table.dealloc_pd);
   library.find("ibv_reg_mr", &table.reg_mr);
@@ -86,19 +89,18 @@ Result<VerbsTable> load() {
   int (*fork_init)() = nullptr;
   library.find("ibv_fork_init", &fork_init);
   if (library.missing().empty()) {
+    symbols = found;
     // Launching a node forks: on kernels before 5.12 the parent would else lose registered pages to
     // the child. An error means that it has no device yet to ask.
     (void)fork_init();
     return table;
   }
-  return Status::node(std::string(kLibrary) + " has no " + library.missing() +
+  return Status::node(std::string(library_name) + " has no " + library.missing() +
                       ": it is older than rdma-core 33; install a newer one");
 }
 
-}  // namespace
-
 Result<const VerbsTable*> load_verbs() {
-  static const Result<VerbsTable> table = load();
+  static const Result<VerbsTable> table = load_verbs_from(kLibrary);
   if (!table.is_ok()) return table.status();
   return &*table;
 }

@@ -59,5 +59,7 @@ struct VerbsTable {
 // The system's library, loaded once and never unloaded. kNode where it is missing or lacks a
 // symbol: the message says which, and what to install.
 Result<const VerbsTable*> load_verbs();
+// The same from a library of this name, anew each time.
+Result<VerbsTable> load_verbs_from(const char* library);
 
 }  // namespace shoal::fabric

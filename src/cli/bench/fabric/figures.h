@@ -45,7 +45,7 @@ struct CollectiveFigures {
 
 struct LinkFigures {
   std::string link{};
-  std::optional<fabric::LinkPort> port{};  // over verbs
+  std::vector<fabric::LinkPort> ports{};  // over verbs, one for each cable: rank 0's to rank 1
   std::vector<PairFigures> pairs{};
   std::vector<CollectiveFigures> all_reduce{};
   std::vector<CollectiveFigures> all_gather{};  // bytes: of all parts together

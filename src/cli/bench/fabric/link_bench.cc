@@ -40,7 +40,7 @@ class LinkBench {
     list_steps();
     count_ = steps_.size();
     figures_.link = fabric_.link_name();
-    figures_.port = info_of(fabric_).port;
+    figures_.ports = info_of(fabric_).ports;
     if (plan_.has("all-reduce")) {
       RETURN_IF_ERROR(group_.prepare_floor(plan_.collective_sizes()));
     }

@@ -42,7 +42,7 @@ TEST(LinkBench, ARankWaitsAsLongAsTheOthersMeasure) {
   const LinkFigures figures =
       measured(group, {.sizes = {64}, .operations = {"round-trip", "stream"}, .seconds = 600});
   EXPECT_EQ(figures.link, "sim");
-  EXPECT_FALSE(figures.port.has_value());
+  EXPECT_TRUE(figures.ports.empty());
   ASSERT_EQ(figures.pairs.size(), 3U);
   for (const PairFigures& pair : figures.pairs) {
     ASSERT_EQ(pair.round_trip.size(), 1U);
@@ -102,11 +102,11 @@ TEST(LinkBench, TheFiguresOverRdmaNameThePort) {
   const LinkFigures figures =
       measured(group, {.sizes = {64}, .operations = {"round-trip"}, .rounds = 20});
   EXPECT_EQ(figures.link, "verbs");
-  ASSERT_TRUE(figures.port.has_value());
-  EXPECT_EQ(figures.port->device, "fake0");
-  EXPECT_EQ(figures.port->number, 1);
-  EXPECT_EQ(figures.port->gid_index, 3);
-  EXPECT_GE(figures.port->mtu, 1024U);
+  ASSERT_EQ(figures.ports.size(), 1U);
+  EXPECT_EQ(figures.ports[0].device, "fake0");
+  EXPECT_EQ(figures.ports[0].number, 1);
+  EXPECT_EQ(figures.ports[0].gid_index, 3);
+  EXPECT_GE(figures.ports[0].mtu, 1024U);
 }
 
 }  // namespace

@@ -46,11 +46,11 @@ Json json_of(const LinkFigures& figures) {
   }
   Json json;
   json["link"] = figures.link;
-  if (figures.port.has_value()) {
-    json["port"] = {{"device", figures.port->device},
-                    {"number", figures.port->number},
-                    {"gid_index", figures.port->gid_index},
-                    {"mtu", figures.port->mtu}};
+  for (const fabric::LinkPort& port : figures.ports) {
+    json["ports"].push_back({{"device", port.device},
+                             {"number", port.number},
+                             {"gid_index", port.gid_index},
+                             {"mtu", port.mtu}});
   }
   json["pairs"] = std::move(pairs);
   json["all_reduce"] = json_of(figures.all_reduce);

@@ -76,15 +76,14 @@ TEST(FabricReport, JsonHasHalfOfARoundTripAndTheRateOfMessages) {
 TEST(FabricReport, JsonHasWhatALinkHasAndNothingElse) {
   FabricReport report{.is_polling = true};
   report.links = {link_of("verbs", {1000}, 2e-6), link_of("tcp", {1000}, 2e-6)};
-  report.links[0].port =
-      fabric::LinkPort{.device = "rxe0", .number = 1, .gid_index = 2, .mtu = 4096};
+  report.links[0].ports = {{.device = "rxe0", .number = 1, .gid_index = 2, .mtu = 4096}};
   report.links[0].broadcast = {
       {.bytes = 1000, .algorithm = "chosen", .seconds = summary_of(1e-6), .bare = {}}};
   const Json json = json_of(report);
   EXPECT_EQ(json["poll"], true);
-  EXPECT_EQ(json["links"][0]["port"],
-            Json({{"device", "rxe0"}, {"number", 1}, {"gid_index", 2}, {"mtu", 4096}}));
-  EXPECT_FALSE(json["links"][1].contains("port"));
+  EXPECT_EQ(json["links"][0]["ports"],
+            Json::array({{{"device", "rxe0"}, {"number", 1}, {"gid_index", 2}, {"mtu", 4096}}}));
+  EXPECT_FALSE(json["links"][1].contains("ports"));
   EXPECT_TRUE(json["links"][0]["all_reduce"][0].contains("single_seconds"));
   EXPECT_FALSE(json["links"][0]["broadcast"][0].contains("single_seconds"));
   EXPECT_NE(tables_of(report).find("who waits polls"), std::string::npos);
