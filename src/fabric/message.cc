@@ -108,6 +108,19 @@ namespace {
 
 // One transfer under way.
 struct Pending {
+  Pending(const Transfer& transfer, const WaitPolicy& wait) : endpoint(transfer.endpoint) {
+    if (transfer.send.has_value()) {
+      outgoing.emplace(*endpoint, *transfer.send, wait.tag);
+      is_sent = false;
+      send_bytes = transfer.send->size();
+    }
+    if (transfer.receive.has_value()) {
+      incoming.emplace(*endpoint, *transfer.receive, wait.tag);
+      is_received = false;
+      receive_bytes = transfer.receive->size();
+    }
+  }
+
   Endpoint* endpoint = nullptr;
   std::optional<OutgoingMessage> outgoing;
   std::optional<IncomingMessage> incoming;
@@ -203,26 +216,17 @@ void sleep_on(Endpoint& endpoint, const SleepOptions& options, const Deadline& d
 Status exchange(std::span<const Transfer> transfers, std::string_view operation,
                 const WaitPolicy& wait) {
   CHECK(transfers.size() <= kGroupSizeMax);
+  if (transfers.size() == 1) {
+    Pending one(transfers.front(), wait);
+    return complete_all({&one, 1}, operation, wait);
+  }
   // On the stack, and only as much of it as there are transfers.
   alignas(Pending) std::array<std::byte, kGroupSizeMax * sizeof(Pending)> storage;
   std::pmr::monotonic_buffer_resource memory(storage.data(), storage.size(),
                                              std::pmr::null_memory_resource());
   std::pmr::vector<Pending> pending(&memory);
   pending.reserve(transfers.size());
-  for (const Transfer& transfer : transfers) {
-    Pending& one = pending.emplace_back();
-    one.endpoint = transfer.endpoint;
-    if (transfer.send.has_value()) {
-      one.outgoing.emplace(*transfer.endpoint, *transfer.send, wait.tag);
-      one.is_sent = false;
-      one.send_bytes = transfer.send->size();
-    }
-    if (transfer.receive.has_value()) {
-      one.incoming.emplace(*transfer.endpoint, *transfer.receive, wait.tag);
-      one.is_received = false;
-      one.receive_bytes = transfer.receive->size();
-    }
-  }
+  for (const Transfer& transfer : transfers) pending.emplace_back(transfer, wait);
   return complete_all(pending, operation, wait);
 }
 

@@ -24,12 +24,11 @@ constexpr int kGreetingSliceMs = 20;
 
 Status send_outcome(int socket, const Status& own, std::span<const std::byte> more,
                     const Deadline& deadline) {
-  std::string_view reason;
-  if (!own.is_ok()) reason = own.message().empty() ? "it failed" : own.message();
-  reason = reason.substr(0, kReasonBytesMax);
+  std::string reason = own.message().substr(0, kReasonBytesMax);
+  if (!own.is_ok() && reason.empty()) reason = "it failed";
   ByteWriter writer;
   writer.write(static_cast<uint32_t>(reason.size()));
-  writer.write_bytes(std::as_bytes(std::span(reason)));
+  writer.write_bytes(bytes_of(reason));
   if (own.is_ok()) writer.write_bytes(more);
   return write_all(socket, writer.bytes(), deadline);
 }

@@ -84,23 +84,23 @@ RailAddress rail_address(const SocketAddress& address) {
   return bytes;
 }
 
-SocketAddress socket_address(const RailAddress& bytes) {
-  SocketAddress address;
-  const bool is_mapped = std::ranges::equal(std::span(bytes).first<12>(), kMappedPrefix);
+SocketAddress socket_address(const RailAddress& address) {
+  SocketAddress made;
+  const bool is_mapped = std::ranges::equal(std::span(address).first<12>(), kMappedPrefix);
   if (is_mapped) {
     sockaddr_in ip{};
     ip.sin_family = AF_INET;
-    std::memcpy(&ip.sin_addr, bytes.data() + kMappedPrefix.size(), 4);
-    std::memcpy(&address.storage, &ip, sizeof(ip));
-    address.bytes = sizeof(ip);
+    std::memcpy(&ip.sin_addr, address.data() + kMappedPrefix.size(), 4);
+    std::memcpy(&made.storage, &ip, sizeof(ip));
+    made.bytes = sizeof(ip);
   } else {
     sockaddr_in6 ip{};
     ip.sin6_family = AF_INET6;
-    std::memcpy(&ip.sin6_addr, bytes.data(), bytes.size());
-    std::memcpy(&address.storage, &ip, sizeof(ip));
-    address.bytes = sizeof(ip);
+    std::memcpy(&ip.sin6_addr, address.data(), address.size());
+    std::memcpy(&made.storage, &ip, sizeof(ip));
+    made.bytes = sizeof(ip);
   }
-  return address;
+  return made;
 }
 
 std::vector<RailPair> rail_pairs(std::span<const RailCandidate> lower,

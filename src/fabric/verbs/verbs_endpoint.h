@@ -107,8 +107,10 @@ class VerbsEndpoint final : public Endpoint {
   Status device_failed(const Status& status);
   bool reads_callers_memory() const;
   bool waits_for_sends() const;
-  // The arrival that is due; null: not yet. kGroup: it can never come.
-  Result<const Arrival*> due_arrival();
+  // The arrival that is due; null: not yet.
+  const Arrival* due_arrival() const;
+  // When arrivals are there, but none that is due. kGroup: it can never come.
+  Status check_order();
   void drain_before_close();
   Status failure_or_end();
 
