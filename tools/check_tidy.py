@@ -8,8 +8,9 @@ are asked for names and forms only: their errors show when they run, under the s
 the other checks would double the time. `./dev test` leaves them out, which saves a quarter of this step;
 `./dev check` asks each one that differs from the last commit. These also get the static analyzer at its
 full depth; what the newest commits touched gets its shallow mode, which takes a third of the time, and the
-full one where that finds something, since it knows less. Older sources got it when they were new. Coroutines
-go without it, since it does not know their frames: it takes their fields for uninitialized.
+full one where that finds something, since it knows less; the rest goes without, also where a header of
+theirs has changed. Coroutines go without it, since it does not know their frames: it takes their fields for
+uninitialized.
 """
 
 import argparse

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,13 +27,14 @@ TAIL_LINES = 60
 HEARTBEAT_SECONDS = 60
 TSAN_MODULES = ("base", "fabric", "collective", "tensor", "runtime", "server")
 SYMBOLIZER = "/usr/bin/llvm-symbolizer-19"
+RUNNING: set[subprocess.Popen] = set()
 
 
 @dataclass
 class Step:
     name: str
     commands: list[list[str]]
-    after: str = ""
+    after: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     timeout_s: int = 1800
     at_once: bool = False    # its commands run side by side, all to their ends
@@ -81,13 +83,13 @@ def common_steps() -> list[Step]:
     return [
         Step("format", [format_command()], hint="./dev format rewrites the sources"),
         Step("build", build("release", "all", "header_checks")),
-        Step("repository", ctest("release", "-L", "check"), after="build"),
+        Step("repository", ctest("release", "-L", "check"), after=("build",)),
     ]
 
 
 def check_steps() -> list[Step]:
     tidy = tool("check_tidy.py", "build/release", "--seconds", "45")
-    return [*common_steps(), Step("unit", unit("release"), after="build"), Step("tidy", [tidy], after="build")]
+    return [*common_steps(), Step("unit", unit("release"), after=("build",)), Step("tidy", [tidy], after=("build",))]
 
 
 def test_data() -> dict[str, str]:
@@ -114,22 +116,22 @@ def test_steps() -> list[Step]:
     return [
         Step("data", [tool("fetch_test_data.py")]),
         *common_steps(),
-        Step("unit", unit("release"), after="build", env=data),
+        Step("unit", unit("release"), after=("build",), env=data),
         # The storm comes later, under the sanitizers.
-        Step("e2e", ctest("release", "-L", "e2e", "-E", "^e2e_serve_storm$"), after="build"),
+        Step("e2e", ctest("release", "-L", "e2e", "-E", "^e2e_serve_storm$"), after=("build",)),
         Step("aarch64", build("aarch64") + ctest("aarch64"), env=emulated),
         Step("asan-build", build("asan")),
-        Step("tidy", [tidy], after="asan-build", timeout_s=3000),
-        Step("asan", unit("asan"), after="asan-build", env=symbolizer | data),
-        Step("guest", ctest("release", "-L", "^guest$"), after="asan-build", timeout_s=2400,
+        Step("tidy", [tidy], after=("asan-build",), timeout_s=3000),
+        Step("asan", unit("asan"), after=("asan-build",), env=symbolizer | data),
+        Step("guest", ctest("release", "-L", "^guest$"), after=("asan-build",), timeout_s=2400,
              env={"SHOAL_ASAN_BUILD_DIR": str(repo.ROOT / "build" / "asan")}),
         Step("tsan-build", build("tsan", *raced, "shoal")),
-        Step("tsan", unit("tsan", "-R", f"^({'|'.join(raced)})$"), after="tsan-build", env=tsan),
+        Step("tsan", unit("tsan", "-R", f"^({'|'.join(raced)})$"), after=("tsan-build",), env=tsan),
         # Half of a storm is waiting.
         Step("storms", [with_environment(environment, *ctest(preset, "-R", "^e2e_serve_storm$")[0])
                         for preset, environment in (("asan", asan_storm), ("tsan", tsan_storm))],
-             after="tsan-build", at_once=True),
-        Step("fuzz", [tool("run_fuzzers.py")], after="asan-build", env=symbolizer),
+             after=("asan-build", "tsan-build"), at_once=True),
+        Step("fuzz", [tool("run_fuzzers.py")], after=("asan-build",), env=symbolizer),
     ]
 
 
@@ -142,6 +144,7 @@ def run_command(command: list[str], step: Step, log, deadline: float) -> int:
     process = subprocess.Popen(command, cwd=repo.ROOT, env={**os.environ, **step.env}, stdout=log,
                                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                start_new_session=True)
+    RUNNING.add(process)
     try:
         while True:
             try:
@@ -152,6 +155,7 @@ def run_command(command: list[str], step: Step, log, deadline: float) -> int:
                     return 124
                 print(f"[{clock()}] {step.name} goes on", flush=True)
     finally:
+        RUNNING.discard(process)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -164,6 +168,18 @@ def counts(log: str) -> tuple[int, int] | None:
     found += [(int(passed), int(failed)) for passed, failed in
               re.findall(r"^(\d+) passed, (\d+) failed$", log, re.MULTILINE)]
     return tuple(map(sum, zip(*found))) if found else None
+
+
+def run_at_once(run_one, commands: list[list[str]]) -> int:
+    with ThreadPoolExecutor(len(commands)) as pool:
+        try:
+            return max(pool.map(run_one, commands), key=abs)
+        except BaseException:
+            # This program ends: the threads' own endings wait for their processes.
+            for process in list(RUNNING):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def run(step: Step) -> Outcome:
@@ -181,8 +197,7 @@ def run(step: Step) -> Outcome:
                 return 127
 
         if step.at_once:
-            with ThreadPoolExecutor(len(step.commands)) as pool:
-                code = max(pool.map(run_one, step.commands), key=abs)
+            code = run_at_once(run_one, step.commands)
         else:
             code = next((code for code in map(run_one, step.commands) if code != 0), 0)
     seconds = time.monotonic() - started
@@ -205,8 +220,8 @@ def run_all(steps: list[Step]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     outcomes, broken = [], set()
     for step in steps:
-        if step.after in broken:
-            outcomes.append(Outcome(step, 0, 0, 1, f"not run: {step.after} failed"))
+        if missing := [name for name in step.after if name in broken]:
+            outcomes.append(Outcome(step, 0, 0, 1, f"not run: {', '.join(missing)} failed"))
         else:
             outcomes.append(run(step))
         if outcomes[-1].failed:
@@ -239,7 +254,7 @@ def main() -> int:
         slow = ("asan", "tsan", "storms", "fuzz", "tidy", "aarch64")
         steps = [step for step in steps if not step.name.startswith(slow)]
     if options.steps:
-        needed = set(options.steps) | {step.after for step in steps if step.name in options.steps}
+        needed = set(options.steps).union(*(step.after for step in steps if step.name in options.steps))
         steps = [step for step in steps if step.name in needed]
     return run_all(steps)
 

@@ -39,7 +39,7 @@ class StepsTest(unittest.TestCase):
         self.assertIn("the reason", output)
 
     def test_what_needs_a_failed_step_is_not_run_and_fails(self):
-        code, output = self.run_all([Step("a", [BAD]), Step("b", [OK], after="a")])
+        code, output = self.run_all([Step("a", [BAD]), Step("b", [OK], after=("a",))])
         self.assertEqual((code, output.splitlines()[-1]), (1, "0 passed, 2 failed"))
         self.assertIn("not run: a failed", output)
 
