@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "fabric/shm/shm_endpoint.h"
 #include "fabric/tcp/tcp_endpoint.h"
 #include "fabric/ucx/ucx_connect.h"
@@ -96,7 +98,11 @@ Status FabricBuilder::add_verbs(int peer, const VerbsProvider& provider, UniqueF
 }
 
 Status FabricBuilder::finish_verbs_links(const VerbsProvider& provider, const Deadline& deadline) {
-  RailSearch search = make_rail_search(provider);
+  const bool is_searched = std::ranges::any_of(
+      verbs_, [](const VerbsConnection& link) { return may_have_further_rails(link); });
+  RailSearch search = is_searched ? make_rail_search(provider) : RailSearch{.provider = provider};
+  // Ranks search one after the other, and who is done first expects the others' beats.
+  search.time_left = kRailSearchMax / setup_.size;
   for (VerbsConnection& connection : verbs_) {
     RETURN_IF_ERROR(add_further_rails(search, connection, deadline));
     const auto peer = static_cast<size_t>(connection.info.peer_rank);

@@ -21,17 +21,14 @@ SpinPolicy choose_spin_policy(const SpinSituation& situation) {
               .yield_for = std::chrono::microseconds(300),
               .is_crowded = true};
   }
-  if (situation.looks_at_device) policy.rounds_per_pause = 0;
+  policy.pauses = !situation.looks_at_device;
   return policy;
 }
 
 bool Spinner::spin_once() {
   const Nanoseconds budget = policy_.pause_for + policy_.yield_for;
   if (budget.count() == 0) return false;
-  if (policy_.rounds_per_pause != 0 && ++rounds_since_pause_ >= policy_.rounds_per_pause) {
-    spin_pause();
-    rounds_since_pause_ = 0;
-  }
+  if (policy_.pauses) spin_pause();
   ++rounds_;
   if (rounds_ % kRoundsPerClockRead != 0 && !is_yielding_) return true;
   const Nanoseconds now = SteadyClock::instance().now();

@@ -16,7 +16,7 @@ struct SpinPolicy {
   Nanoseconds pause_for{std::chrono::microseconds(50)};   // spinning with pauses, at most
   Nanoseconds yield_for{std::chrono::microseconds(450)};  // then with yields, at most
   bool is_crowded = false;  // more spinning threads than cores: to wait for others is dear
-  uint32_t rounds_per_pause = 1;  // of looking; 0: never a pause
+  bool pauses = true;       // between two looks
 };
 
 // Never spins: for virtual time.
@@ -48,7 +48,6 @@ class Spinner {
  private:
   SpinPolicy policy_;
   uint32_t rounds_ = 0;
-  uint32_t rounds_since_pause_ = 0;
   Nanoseconds started_{0};
   bool is_yielding_ = false;
 };

@@ -3,7 +3,7 @@
 // Two ports may be when each has an address in the other's network. Whether they are, and which of
 // several, only a message shows (bring_up.h): machines that are cabled twice often have all their
 // addresses in one network, such as that of self-assigned ones.
-// Thread rule: pure functions; what asks the devices says so.
+// Thread rule: pure functions, but for exchange_candidates(): one thread per socket.
 #pragma once
 
 #include <array>

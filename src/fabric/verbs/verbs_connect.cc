@@ -25,8 +25,7 @@ struct Patience {
 constexpr Patience kFirstRail{.device = std::chrono::seconds(10),
                               .greeting = std::chrono::seconds(5)};
 // Of a cable that may not be there.
-constexpr Patience kFurtherRail{.device = std::chrono::seconds(3),
-                                .greeting = std::chrono::milliseconds(500)};
+constexpr Nanoseconds kFurtherDeviceMax = std::chrono::seconds(3);
 // From the lower rank instead of a pair's number: there are no more attempts.
 constexpr uint32_t kNoMorePairs = UINT32_MAX;
 
@@ -106,11 +105,14 @@ class CableTrials {
 
   Status lead() {
     int tries = 0;
-    for (size_t i = 0; i < ends_.size() && tries < kRailTriesMax; ++i) {
-      const bool is_wanted = link_.rails.size() < kRailsMax && search_.time_left.count() > 0 &&
-                             !link_.in_use.contains(ends_[i].here) &&
-                             !link_.in_use.contains(ends_[i].there);
-      if (!is_wanted) continue;
+    for (size_t i = 0; i < ends_.size() && link_.rails.size() < kRailsMax; ++i) {
+      const bool is_used =
+          link_.in_use.contains(ends_[i].here) || link_.in_use.contains(ends_[i].there);
+      if (is_used) continue;
+      if (tries == kRailTriesMax || search_.time_left.count() <= 0 || deadline_.expired()) {
+        LOG(warn, "{}: not all pairs of ports were tried for further cables", link_.where);
+        break;
+      }
       const Nanoseconds started = SteadyClock::instance().now();
       RETURN_IF_ERROR(write_number(socket(), static_cast<uint32_t>(i), deadline_));
       try_ends(ends_[i]);
@@ -154,9 +156,12 @@ class CableTrials {
       return;
     }
     const std::string port = (*rail)->port().text();
-    rail = come_up(socket(), std::move(*rail), *offer, kFurtherRail, deadline_);
+    const Patience patience{.device = kFurtherDeviceMax, .greeting = search_.greeting};
+    rail = come_up(socket(), std::move(*rail), *offer, patience, deadline_);
     if (!rail.is_ok()) {
-      LOG(debug, "{}: no cable from {}: {}", link_.where, port, rail.status().message());
+      const bool is_ours = rail.status().code() == StatusCode::kNode;
+      if (is_ours) LOG(warn, "{}: {} is not used: {}", link_.where, port, rail.status().message());
+      if (!is_ours) LOG(debug, "{}: none from {}: {}", link_.where, port, rail.status().message());
       return;
     }
     link_.rails.push_back(std::move(*rail));
@@ -172,7 +177,7 @@ class CableTrials {
                            find_port(*plan.provider.table, socket_address(address)));
           return VerbsRail::open(plan, port);
         },
-        deadline_.at_most(kFurtherRail.device));
+        deadline_.at_most(kFurtherDeviceMax));
   }
 
   RailSearch& search_;
@@ -223,10 +228,13 @@ RailSearch make_rail_search(const VerbsProvider& provider) {
   return search;
 }
 
+bool may_have_further_rails(const VerbsConnection& connection) {
+  return connection.rails.front()->layout().lanes > 1;
+}
+
 Status add_further_rails(RailSearch& search, VerbsConnection& connection,
                          const Deadline& deadline) {
-  // Where a slot is no longer than a small message, one cable is enough.
-  if (connection.rails.front()->layout().lanes == 1) return Status::ok();
+  if (!may_have_further_rails(connection)) return Status::ok();
   return CableTrials(search, connection, deadline).run().with_context(connection.where);
 }
 

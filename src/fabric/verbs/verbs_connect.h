@@ -7,6 +7,7 @@
 // thread.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <set>
 #include <string>
@@ -41,13 +42,21 @@ Result<VerbsConnection> connect_verbs(const VerbsProvider& provider, UniqueFd da
 // Attempts on one link.
 inline constexpr int kRailTriesMax = 8;
 
+// For the attempts of all ranks of a group, one after the other.
+inline constexpr Nanoseconds kRailSearchMax = std::chrono::seconds(6);
+
+// Where a slot is no longer than a small message, one cable is enough.
+bool may_have_further_rails(const VerbsConnection& connection);
+
 // The search for further cables of one rank, over all its links.
 struct RailSearch {
   VerbsProvider provider;
   std::vector<PortFacts> ports{};  // of this machine
   std::vector<InterfaceAddress> addresses{};
-  // For the attempts that this rank leads, over all its links: a group may have many false pairs.
-  Nanoseconds time_left = std::chrono::seconds(3);
+  // For the attempts that this rank leads, over all its links: no further one is begun after it.
+  Nanoseconds time_left = kRailSearchMax;
+  // For the first message of one attempt.
+  Nanoseconds greeting = std::chrono::milliseconds(500);
 };
 // What this machine has; no ports where its devices do not answer.
 RailSearch make_rail_search(const VerbsProvider& provider);

@@ -295,7 +295,10 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
 Result<bool> VerbsEndpoint::poll_sends() {
   if (health().failed()) {
     // The caller has its memory back.
-    if (reads_callers_memory() && !std::exchange(is_broken_, true)) link_->stop();
+    if (reads_callers_memory() && !std::exchange(is_stopped_, true)) {
+      is_broken_ = true;
+      link_->stop();
+    }
     return health().failure();
   }
   // The device needs nobody here to send what is posted, but reads in-place payloads until it says

@@ -116,7 +116,8 @@ class VerbsEndpoint final : public Endpoint {
 
   std::unique_ptr<VerbsLink> link_;
   std::unique_ptr<WakeEvent> wake_;
-  bool is_broken_ = false;  // the queue pairs: nothing moves any more
+  bool is_broken_ = false;   // a queue pair: nothing is sent any more
+  bool is_stopped_ = false;  // all queue pairs
   std::vector<Lane> lanes_;
 
   // Sending: released_by_peer <= posted <= acquired; acquired - released_by_peer <= count.

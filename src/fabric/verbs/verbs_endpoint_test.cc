@@ -506,6 +506,30 @@ TEST(VerbsEndpoint, WhatIsSentInPlaceIsNotReadOnceTheGroupHasFailed) {
   EXPECT_EQ(pair.verbs().counts().delivered, 0U);
 }
 
+// Nor by the device of another cable, when one has broken before.
+TEST(VerbsEndpoint, WhatIsSentInPlaceIsNotReadByAnotherCableOnceOneHasBroken) {
+  constexpr SlotClass kSlots{.payload_bytes = 32768, .count = 4};
+  Pair pair(by_hand(Mode::kLinuxRc), kSlots, /*cables=*/2);
+  Side& me = pair.side(0);
+  const SlotNote note{.bytes = kSlots.payload_bytes, .message_left = kSlots.payload_bytes};
+  pair.verbs().set_stalled(0, true);
+  for (int i = 0; i < 2; ++i) {  // one through each cable
+    const auto sent = me.endpoint->try_send(me.memory, note);
+    ASSERT_TRUE(sent.is_ok() && *sent);
+  }
+  pair.verbs().set_link(false);
+  while (pair.verbs().step()) {
+  }
+  ASSERT_TRUE(me.endpoint->poll_sends().is_ok());
+  ASSERT_EQ(me.health.suspicions().size(), 1U);
+  me.health.fail(1, "is gone");
+  EXPECT_FALSE(me.endpoint->poll_sends().is_ok());
+  pair.verbs().set_link(true);
+  pair.verbs().set_stalled(0, false);
+  EXPECT_FALSE(pair.verbs().step());
+  EXPECT_EQ(pair.verbs().counts().delivered, 0U);
+}
+
 TEST(VerbsRail, ASlotClassThatTheProviderCannotHoldIsRefused) {
   const FakeVerbs verbs(by_hand(Mode::kThunderbolt));
   const VerbsPort port{.device = "fake0"};
