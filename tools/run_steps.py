@@ -2,8 +2,8 @@
 """The steps of `./dev check` and `./dev test`: runs them in order, goes on after a failure, and
 ends with a table and a line `N passed, M failed`.
 
-A step is one or more commands, one after the other or at once, with a log in build/logs/STEP.log. A step whose `after` failed is
-not run and counts as failed. ctest's and the fuzzers' own counts go into the final line; every
+A step is one or more commands, one after the other or at once, with a log in build/logs/STEP.log. A step
+whose `after` failed is not run and counts as failed. ctest's and the fuzzers' own counts go into the final line; every
 other step counts as one.
 """
 

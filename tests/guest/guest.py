@@ -242,8 +242,8 @@ def run(command: list[str], args: argparse.Namespace) -> int:
 
 def run_script(script: str, *options: str) -> str:
     """What a shell script writes in a guest with these options; AssertionError when it fails there."""
-    done = subprocess.run([sys.executable, __file__, *options, "--", "bash", "-c", script], cwd=HERE.parents[1], check=False,
-                          capture_output=True, text=True)
+    done = subprocess.run([sys.executable, __file__, *options, "--", "bash", "-c", script], cwd=HERE.parents[1],
+                          check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise AssertionError(f"{script}\nthe guest ended with {done.returncode}: {done.stdout}\n{done.stderr}")
     return done.stdout

@@ -82,6 +82,16 @@ Status read_all(int fd, std::span<std::byte> bytes, const Deadline& deadline) {
   return Status::ok();
 }
 
+Status write_number(int fd, uint32_t number, const Deadline& deadline) {
+  return write_all(fd, std::as_bytes(std::span(&number, 1)), deadline);
+}
+
+Result<uint32_t> read_number(int fd, const Deadline& deadline) {
+  uint32_t number = 0;
+  RETURN_IF_ERROR(read_all(fd, std::as_writable_bytes(std::span(&number, 1)), deadline));
+  return number;
+}
+
 namespace {
 
 constexpr std::byte kReady{0x52};
@@ -100,14 +110,6 @@ Result<bool> take_ready(int fd) {
   if (done < 0) return Status::group("cannot be read from: " + errno_text(errno));
   if (ready != kReady) return Status::group("sent rubbish instead of being ready");
   return true;
-}
-
-Status await_ready(int fd, const Deadline& deadline) {
-  while (true) {
-    ASSIGN_OR_RETURN(const bool is_ready, take_ready(fd));
-    if (is_ready) return Status::ok();
-    RETURN_IF_ERROR(wait_ready(fd, POLLIN, deadline));
-  }
 }
 
 Status send_descriptors(int fd, std::span<const int> descriptors, const Deadline& deadline) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,11 +34,14 @@ int poll_timeout_ms(const Deadline& deadline, int slice_ms = 60'000);
 Status write_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline);
 Status read_all(int fd, std::span<std::byte> bytes, const Deadline& deadline);
 
-// One byte that says that this side is ready; whether the peer's has come, without waiting; the
-// wait for it. kGroup: the connection is closed, or another byte came.
+// The same for one number, little-endian.
+Status write_number(int fd, uint32_t number, const Deadline& deadline);
+Result<uint32_t> read_number(int fd, const Deadline& deadline);
+
+// One byte that says that this side is ready; whether the peer's has come, without waiting. kGroup:
+// the connection is closed, or another byte came.
 Status send_ready(int fd, const Deadline& deadline);
 Result<bool> take_ready(int fd);
-Status await_ready(int fd, const Deadline& deadline);
 
 // One byte with descriptors beside it, over a UNIX socket.
 Status send_descriptors(int fd, std::span<const int> descriptors, const Deadline& deadline);

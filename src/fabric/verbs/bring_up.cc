@@ -1,6 +1,5 @@
 #include "fabric/verbs/bring_up.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 
 #include <array>
@@ -34,9 +33,7 @@ Status send_outcome(int socket, const Status& own, std::span<const std::byte> mo
 }
 
 Status receive_outcome(int socket, const Deadline& deadline) {
-  std::array<std::byte, sizeof(uint32_t)> length{};
-  RETURN_IF_ERROR(read_all(socket, length, deadline));
-  const uint32_t reason_bytes = *ByteReader(length).read<uint32_t>();
+  ASSIGN_OR_RETURN(const uint32_t reason_bytes, read_number(socket, deadline));
   if (reason_bytes == 0) return Status::ok();
   if (reason_bytes > kReasonBytesMax) return Status::group("sent rubbish for its queue pairs");
   std::vector<std::byte> reason(reason_bytes);
@@ -91,9 +88,8 @@ class Greeting {
  private:
   Status check(const ibv_wc& completion, std::string_view what) const {
     if (completion.status == IBV_WC_SUCCESS) return Status::ok();
-    return Status::group(fmt::format(
-        "the first message does not come through: {} ended with \"{}\" (completion status {})",
-        what, rail_.table().wc_status_str(completion.status), static_cast<int>(completion.status)));
+    return Status::group("the first message does not come through: " +
+                         rail_.failure_text(completion, what));
   }
   Result<size_t> index_of(const ibv_wc& completion) const {
     const int index = VerbsRail::lane_of(completion.wr_id) - rail_.first_lane();

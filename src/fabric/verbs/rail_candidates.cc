@@ -18,9 +18,7 @@ namespace {
 
 constexpr size_t kCandidateBytes = 20;
 constexpr uint32_t kMappedBits = 96;
-constexpr std::array<std::byte, 12> kMappedPrefix{
-    std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0},    std::byte{0},
-    std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0xff}, std::byte{0xff}};
+constexpr std::array<uint8_t, 12> kMappedPrefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 RailCandidate candidate_of(const InterfaceAddress& address) {
   RailCandidate candidate;
@@ -37,7 +35,7 @@ RailCandidate candidate_of(const InterfaceAddress& address) {
 
 uint32_t common_bits(const RailCandidate& a, const RailCandidate& b) {
   for (size_t i = 0; i < a.address.size(); ++i) {
-    const auto differing = std::to_integer<uint8_t>(a.address[i] ^ b.address[i]);
+    const auto differing = static_cast<uint8_t>(a.address[i] ^ b.address[i]);
     if (differing == 0) continue;
     return static_cast<uint32_t>(8 * i) + static_cast<uint32_t>(std::countl_zero(differing));
   }
@@ -71,20 +69,7 @@ std::vector<RailCandidate> rail_candidates(std::span<const PortFacts> ports,
   return candidates;
 }
 
-RailAddress rail_address(const SocketAddress& address) {
-  RailAddress bytes{};
-  if (address.storage.ss_family == AF_INET) {
-    std::ranges::copy(kMappedPrefix, bytes.begin());
-    const auto& ip = reinterpret_cast<const sockaddr_in&>(address.storage);
-    std::memcpy(bytes.data() + kMappedPrefix.size(), &ip.sin_addr, 4);
-  } else if (address.storage.ss_family == AF_INET6) {
-    const auto& ip = reinterpret_cast<const sockaddr_in6&>(address.storage);
-    std::memcpy(bytes.data(), &ip.sin6_addr, bytes.size());
-  }
-  return bytes;
-}
-
-SocketAddress socket_address(const RailAddress& address) {
+SocketAddress socket_address(const Gid& address) {
   SocketAddress made;
   const bool is_mapped = std::ranges::equal(std::span(address).first<12>(), kMappedPrefix);
   if (is_mapped) {
@@ -122,7 +107,7 @@ std::vector<std::byte> encode_candidates(std::span<const RailCandidate> candidat
   ByteWriter writer;
   writer.write(static_cast<uint32_t>(candidates.size()));
   for (const RailCandidate& candidate : candidates) {
-    writer.write_bytes(candidate.address);
+    writer.write_bytes(std::as_bytes(std::span(candidate.address)));
     writer.write(candidate.prefix_bits);
   }
   return writer.take();
@@ -132,7 +117,8 @@ Result<std::vector<RailCandidate>> decode_candidates(std::span<const std::byte> 
   std::vector<RailCandidate> candidates(bytes.size() / kCandidateBytes);
   ByteReader reader(bytes);
   for (RailCandidate& candidate : candidates) {
-    std::ranges::copy(*reader.read_bytes(candidate.address.size()), candidate.address.begin());
+    std::memcpy(candidate.address.data(), reader.read_bytes(candidate.address.size())->data(),
+                candidate.address.size());
     candidate.prefix_bits = *reader.read<uint32_t>();
     if (candidate.prefix_bits > 128) return Status::group("sent rubbish for its ports");
   }
@@ -143,9 +129,7 @@ Result<std::vector<RailCandidate>> exchange_candidates(int socket,
                                                        std::span<const RailCandidate> own,
                                                        const Deadline& deadline) {
   RETURN_IF_ERROR(write_all(socket, encode_candidates(own), deadline));
-  std::array<std::byte, sizeof(uint32_t)> length{};
-  RETURN_IF_ERROR(read_all(socket, length, deadline));
-  const uint32_t count = *ByteReader(length).read<uint32_t>();
+  ASSIGN_OR_RETURN(const uint32_t count, read_number(socket, deadline));
   if (count > kRailCandidatesMax) return Status::group("sent rubbish for its ports");
   std::vector<std::byte> bytes(count * kCandidateBytes);
   RETURN_IF_ERROR(read_all(socket, bytes, deadline));

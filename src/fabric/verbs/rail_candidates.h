@@ -20,12 +20,9 @@
 
 namespace shoal::fabric {
 
-// As in IPv6; IPv4 is mapped there (::ffff:192.0.2.1).
-using RailAddress = std::array<std::byte, 16>;
-
 // The address of a port that is up.
 struct RailCandidate {
-  RailAddress address{};
+  Gid address{};
   uint32_t prefix_bits = 128;  // of its network; of a mapped address from 96 on
 
   bool operator==(const RailCandidate&) const = default;
@@ -38,9 +35,8 @@ inline constexpr size_t kRailCandidatesMax = 8;
 std::vector<RailCandidate> rail_candidates(std::span<const PortFacts> ports,
                                            std::span<const InterfaceAddress> addresses,
                                            const VerbsPort& in_use);
-// To and from what a socket has.
-SocketAddress socket_address(const RailAddress& address);
-RailAddress rail_address(const SocketAddress& address);
+// The other way round than gid_of().
+SocketAddress socket_address(const Gid& address);
 
 // Indices into the lower and the higher rank's candidates.
 struct RailPair {

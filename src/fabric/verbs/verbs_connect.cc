@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <functional>
-#include <span>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/log.h"
 #include "base/os/thread.h"
 #include "fabric/link/stream.h"
@@ -64,16 +61,6 @@ RailResult come_up(int socket, VerbsRailPtr rail, const OfferBytes& bytes, const
   return connected;
 }
 
-Status write_number(int socket, uint32_t number, const Deadline& deadline) {
-  return write_all(socket, std::as_bytes(std::span(&number, 1)), deadline);
-}
-
-Result<uint32_t> read_number(int socket, const Deadline& deadline) {
-  std::array<std::byte, sizeof(uint32_t)> bytes{};
-  RETURN_IF_ERROR(read_all(socket, bytes, deadline));
-  return ByteReader(bytes).read<uint32_t>();
-}
-
 // The attempts on one link.
 class CableTrials {
  public:
@@ -87,8 +74,8 @@ class CableTrials {
     const auto& lower = is_lower ? own : theirs;
     const auto& higher = is_lower ? theirs : own;
     for (const RailPair& pair : rail_pairs(lower, higher)) {
-      const RailAddress& of_lower = lower[pair.lower].address;
-      const RailAddress& of_higher = higher[pair.higher].address;
+      const Gid& of_lower = lower[pair.lower].address;
+      const Gid& of_higher = higher[pair.higher].address;
       ends_.push_back(is_lower ? Ends{of_lower, of_higher} : Ends{of_higher, of_lower});
     }
     RETURN_IF_ERROR(is_lower ? lead() : follow());
@@ -97,8 +84,8 @@ class CableTrials {
 
  private:
   struct Ends {
-    RailAddress here;
-    RailAddress there;
+    Gid here;
+    Gid there;
   };
 
   int socket() const { return link_.socket.get(); }
@@ -168,7 +155,7 @@ class CableTrials {
     link_.in_use.insert({ends.here, ends.there});
   }
 
-  RailResult open(const RailAddress& address) const {
+  RailResult open(const Gid& address) const {
     const VerbsRail& first = *link_.rails.front();
     const int lane = first.layout().lanes + static_cast<int>(link_.rails.size()) - 1;
     return bounded(
@@ -197,7 +184,7 @@ Result<VerbsConnection> connect_verbs(const VerbsProvider& provider, UniqueFd da
   VerbsConnection connection;
   connection.info = info;
   connection.socket = std::move(data);
-  connection.in_use = {rail_address(local), rail_address(remote)};
+  connection.in_use = {gid_of(local).value_or(Gid()), gid_of(remote).value_or(Gid())};
   const int socket = connection.socket.get();
   auto rail = bounded(
       [provider, local, slots = info.slots]() -> RailResult {

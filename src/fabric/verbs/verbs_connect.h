@@ -29,7 +29,7 @@ struct VerbsConnection {
   UniqueFd socket;
   std::string where;                // "rank 1 (node-1) over verbs: rxe0 port 1, GID 1"
   std::vector<VerbsRailPtr> rails;  // the first one is up
-  std::set<RailAddress> in_use;     // both ends of all rails
+  std::set<Gid> in_use;             // both ends of all rails
 };
 
 // `data` is a connected, non-blocking TCP socket whose own address chooses the port. kNode: no port

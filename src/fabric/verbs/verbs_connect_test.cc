@@ -291,7 +291,7 @@ TEST(VerbsConnect, AtMostFourCablesAreUsedAndNoneOfTheFirst) {
   FakeVerbs verbs(options);
   std::optional<TwoMachines> made;
   TwoMachines& two = made.emplace(verbs, ports[0], ports[1]);
-  two.at(0).connection.in_use.insert(rail_address(*socket_address_of("10.0.0.2")));
+  two.at(0).connection.in_use.insert(gid_of(*socket_address_of("10.0.0.2")).value());
   two.run();
   EXPECT_THAT(two.at(0).devices(), testing::ElementsAre("fake0", "fake3", "fake5", "fake7"));
   EXPECT_THAT(two.at(1).devices(), testing::ElementsAre("fake0", "fake4", "fake6", "fake8"));
@@ -351,7 +351,7 @@ TEST(VerbsConnect, AFirstMessageForAnotherConnectionIsFoundOut) {
 
 RailCandidate candidate(const std::string& address, uint32_t prefix_bits = 16) {
   const auto socket = socket_address_of(address);
-  return {.address = rail_address(socket.value()), .prefix_bits = 96 + prefix_bits};
+  return {.address = gid_of(socket.value()).value(), .prefix_bits = 96 + prefix_bits};
 }
 
 TEST(RailCandidates, ArePortsThatAreUpAndHaveAnAddressHereButTheOneInUse) {
@@ -370,7 +370,7 @@ TEST(RailCandidates, ArePortsThatAreUpAndHaveAnAddressHereButTheOneInUse) {
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0], candidate("10.0.3.1", 20));
   EXPECT_EQ(found[1].prefix_bits, 64U);
-  EXPECT_EQ(found[1].address[0], std::byte{0x20});
+  EXPECT_EQ(found[1].address[0], 0x20);
 }
 
 TEST(RailCandidates, OnlyPortsInEachOthersNetworkArePaired) {

@@ -83,11 +83,9 @@ void VerbsEndpoint::drain_before_close() {
 Status VerbsEndpoint::broken(const ibv_wc& completion, std::string_view what) {
   if (std::exchange(is_broken_, true)) return Status::ok();
   const VerbsRail& rail = link_->rail_of(VerbsRail::lane_of(completion.wr_id));
-  const std::string ended = fmt::format("{} ended with \"{}\" (completion status {})", what,
-                                        rail.table().wc_status_str(completion.status),
-                                        static_cast<int>(completion.status));
   health().suspect(info().peer_rank,
-                   fmt::format("over {} on {}: {}", info().link, rail.port().text(), ended));
+                   fmt::format("over {} on {}: {}", info().link, rail.port().text(),
+                               rail.failure_text(completion, what)));
   return Status::ok();
 }
 

@@ -60,24 +60,22 @@ void VerbsLink::stop() {
   for (const VerbsRailPtr& rail : rails_) rail->stop();
 }
 
-Result<size_t> VerbsLink::poll_sends(std::span<ibv_wc> completions) {
+Result<size_t> VerbsLink::poll_all(PollOne poll_one, std::span<ibv_wc> completions) const {
   size_t count = 0;
   for (const VerbsRailPtr& rail : rails_) {
     if (count == completions.size()) break;
-    ASSIGN_OR_RETURN(const size_t more, rail->poll_sends(completions.subspan(count)));
+    ASSIGN_OR_RETURN(const size_t more, ((*rail).*poll_one)(completions.subspan(count)));
     count += more;
   }
   return count;
 }
 
+Result<size_t> VerbsLink::poll_sends(std::span<ibv_wc> completions) {
+  return poll_all(&VerbsRail::poll_sends, completions);
+}
+
 Result<size_t> VerbsLink::poll_receives(std::span<ibv_wc> completions) {
-  size_t count = 0;
-  for (const VerbsRailPtr& rail : rails_) {
-    if (count == completions.size()) break;
-    ASSIGN_OR_RETURN(const size_t more, rail->poll_receives(completions.subspan(count)));
-    count += more;
-  }
-  return count;
+  return poll_all(&VerbsRail::poll_receives, completions);
 }
 
 Status VerbsLink::arm(bool for_sends) {

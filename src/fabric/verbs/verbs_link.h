@@ -58,6 +58,9 @@ class VerbsLink final : public MemoryRegistrar {
   void take_events();
 
  private:
+  using PollOne = Result<size_t> (VerbsRail::*)(std::span<ibv_wc>);
+
+  Result<size_t> poll_all(PollOne poll_one, std::span<ibv_wc> completions) const;
   VerbsLink(std::vector<VerbsRailPtr> rails, UniqueFd events);
 
   std::vector<VerbsRailPtr> rails_;

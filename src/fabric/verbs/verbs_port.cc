@@ -23,29 +23,10 @@ constexpr Nanoseconds kStartPatience = std::chrono::seconds(10);
 // GID tables are filled from their front; some have a thousand entries, each a system call to read.
 constexpr int kEmptyGidsMax = 32;
 
-using Gid = std::array<uint8_t, 16>;
-
 Gid bytes_of(const ibv_gid& gid) {
   Gid bytes;
   std::memcpy(bytes.data(), gid.raw, bytes.size());
   return bytes;
-}
-
-// IPv4 as an IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2), which is what RoCE v2 puts into GIDs.
-std::optional<Gid> gid_of(const SocketAddress& address) {
-  Gid gid{};
-  if (address.storage.ss_family == AF_INET) {
-    const auto& ip = reinterpret_cast<const sockaddr_in&>(address.storage);
-    gid[10] = gid[11] = 0xff;
-    std::memcpy(gid.data() + 12, &ip.sin_addr, 4);
-    return gid;
-  }
-  if (address.storage.ss_family == AF_INET6) {
-    const auto& ip = reinterpret_cast<const sockaddr_in6&>(address.storage);
-    std::memcpy(gid.data(), &ip.sin6_addr, 16);
-    return gid;
-  }
-  return std::nullopt;
 }
 
 std::string text_of(const Gid& gid) {
@@ -230,6 +211,22 @@ Status for_each_device(const VerbsTable& table, Fn fn) {
 }
 
 }  // namespace
+
+std::optional<Gid> gid_of(const SocketAddress& address) {
+  Gid gid{};
+  if (address.storage.ss_family == AF_INET) {
+    const auto& ip = reinterpret_cast<const sockaddr_in&>(address.storage);
+    gid[10] = gid[11] = 0xff;
+    std::memcpy(gid.data() + 12, &ip.sin_addr, 4);
+    return gid;
+  }
+  if (address.storage.ss_family == AF_INET6) {
+    const auto& ip = reinterpret_cast<const sockaddr_in6&>(address.storage);
+    std::memcpy(gid.data(), &ip.sin6_addr, 16);
+    return gid;
+  }
+  return std::nullopt;
+}
 
 VerbsRules VerbsRules::thunderbolt() {
   return {.qp_type = IBV_QPT_UC,

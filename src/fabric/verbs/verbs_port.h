@@ -9,8 +9,10 @@
 
 #include <netinet/in.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,6 +25,11 @@
 #include "fabric/verbs/verbs_table.h"
 
 namespace shoal::fabric {
+
+// An address as RoCE v2 puts it into a GID: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2). None for
+// what is no IP address.
+using Gid = std::array<uint8_t, 16>;
+std::optional<Gid> gid_of(const SocketAddress& address);
 
 // What a provider's queue pairs ask for beyond what all do.
 struct VerbsRules {

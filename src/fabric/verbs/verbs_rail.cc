@@ -214,6 +214,12 @@ Status VerbsRail::refused(std::string_view what, int error) const {
                                   error != 0 ? std::strerror(error) : "no reason given"));
 }
 
+std::string VerbsRail::failure_text(const ibv_wc& completion, std::string_view what) const {
+  return fmt::format("{} ended with \"{}\" (completion status {})", what,
+                     provider_.table->wc_status_str(completion.status),
+                     static_cast<int>(completion.status));
+}
+
 Status VerbsRail::open_device() {
   const VerbsTable& table = *provider_.table;
   int count = 0;

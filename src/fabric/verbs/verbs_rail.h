@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -137,7 +138,6 @@ class VerbsRail {
 
   const LaneLayout& layout() const { return layout_; }
   const VerbsPort& port() const { return port_; }
-  const VerbsTable& table() const { return *provider_.table; }
   int first_lane() const { return first_lane_; }
   RailOffer offer() const;
   // Brings the queue pairs up towards the peer's and posts all receives. Only then may the peer be
@@ -185,6 +185,8 @@ class VerbsRail {
   Status arm(bool for_sends);
   void take_events();
 
+  // How a send or a receive failed: `what` ended with ...
+  std::string failure_text(const ibv_wc& completion, std::string_view what) const;
   // Which lane and which send or receive a completion is of.
   static int lane_of(uint64_t id) { return static_cast<int>(id >> kNumberBits); }
   static uint64_t number_of(uint64_t id) { return id & ((uint64_t{1} << kNumberBits) - 1); }
