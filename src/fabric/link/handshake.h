@@ -23,7 +23,7 @@ namespace shoal::fabric {
 
 // Raised when the bytes on a link change: major for changes that an older node cannot follow.
 struct ProtocolVersion {
-  uint16_t major = 2;
+  uint16_t major = 3;
   uint16_t minor = 0;
   // Of what is computed and sent over the link (step descriptors, activations).
   uint32_t format = 1;

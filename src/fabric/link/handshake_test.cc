@@ -101,7 +101,7 @@ TEST(Handshake, EachSideLearnsWhetherTheOtherHasMappedTheMemoryOfAll) {
 // C67: another version is refused on both sides, with both versions and names and what to do.
 TEST(Handshake, C67AnotherVersionIsRefusedOnBothSidesNamingBoth) {
   const std::vector<std::function<void(ProtocolVersion&)>> changes = {
-      [](ProtocolVersion& version) { version.major = 3; },
+      [](ProtocolVersion& version) { version.major = 2; },
       [](ProtocolVersion& version) { version.major = 0; },
       [](ProtocolVersion& version) { version.format = 9; },
   };

@@ -24,4 +24,28 @@ std::optional<std::string> find_slot_fault(const SlotHeader& header,
   return std::nullopt;
 }
 
+std::optional<ShortHeader> ShortHeader::of(const SlotHeader& header, const SlotTrail& before) {
+  const auto low = static_cast<uint32_t>((header.sequence & 0xff) | (header.released & 0xff) << 8);
+  if ((header.flags & kFlagCredit) != 0) return ShortHeader(low | 1U << 31);
+  const bool goes_on = before.message_left > 0;
+  const bool is_first = (header.flags & kFlagFirst) != 0;
+  const auto tag_step = static_cast<int32_t>(header.tag - before.tag);
+  if (is_first == goes_on ||
+      header.message_left != (goes_on ? before.message_left : header.bytes) ||
+      tag_step < -kTagStepMax - 1 || tag_step > kTagStepMax) {
+    return std::nullopt;
+  }
+  const auto step = static_cast<uint32_t>(tag_step + kTagStepMax + 1);
+  return ShortHeader(low | check_of(header.bytes) << 16 | step << 24);
+}
+
+SlotNote ShortHeader::note(uint32_t bytes, const SlotTrail& before) const {
+  const bool goes_on = before.message_left > 0;
+  const uint32_t step = (word_ >> 24) & 0x7f;
+  return {.bytes = bytes,
+          .is_first = !goes_on,
+          .message_left = goes_on ? before.message_left : bytes,
+          .tag = before.tag + step - (kTagStepMax + 1)};
+}
+
 }  // namespace shoal::fabric

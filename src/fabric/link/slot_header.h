@@ -1,6 +1,7 @@
-// SlotHeader: what goes before every slot, and the checks that every link makes.
+// SlotHeader: what goes before every slot, and the checks that every link makes; ShortHeader: the
+// same in 32 bits, for a slot that the one before it nearly explains.
 //
-// The layout is specified in docs/fabric.md. Thread rule: values.
+// The layouts are specified in docs/fabric.md. Thread rule: values.
 #pragma once
 
 #include <bit>
@@ -86,5 +87,55 @@ inline SlotNote note_of(const SlotHeader& header) {
           .message_left = header.message_left,
           .tag = header.tag};
 }
+
+// What a slot tells of the next one in its direction.
+struct SlotTrail {
+  uint64_t message_left = 0;  // behind the slot; more than 0: the next one goes on with it
+  uint32_t tag = 0;
+
+  // note.message_left >= note.bytes.
+  static SlotTrail behind(const SlotNote& note) {
+    return {.message_left = note.message_left - note.bytes, .tag = note.tag};
+  }
+};
+
+// A header in the 32 bits that a link carries beside a message, such as RDMA's immediate data. It
+// is enough for credits, for messages of one slot whose tag is near the last one, and for what
+// follows the first slot of a longer message. Numbers are cut to their low bits: which ones they
+// are is known by where the receiver stands. The epoch is not in it: the link must belong to one.
+class ShortHeader {
+ public:
+  // With more slots per direction the low bits would not tell one from another.
+  static constexpr uint32_t kSlotsMax = 64;
+
+  // None: what the header says does not follow from the trail.
+  static std::optional<ShortHeader> of(const SlotHeader& header, const SlotTrail& before);
+  static constexpr ShortHeader from_word(uint32_t word) { return ShortHeader(word); }
+  constexpr uint32_t word() const { return word_; }
+
+  bool is_credit() const { return (word_ >> 31) != 0; }
+  // Whether a slot may be as long as this: wrong lengths pass if they differ by a multiple of 251.
+  bool fits_length(uint32_t bytes) const { return check_of(bytes) == ((word_ >> 16) & 0xff); }
+  // The whole numbers, of which one at most 127 off is known.
+  uint64_t sequence_near(uint64_t known) const { return near(known, word_); }
+  uint64_t released_near(uint64_t known) const { return near(known, word_ >> 8); }
+  // The note of a slot of so many bytes; its message_left may be less than these, from a peer that
+  // breaks the rules.
+  SlotNote note(uint32_t bytes, const SlotTrail& before) const;
+
+ private:
+  static constexpr int32_t kTagStepMax = 63;  // and -64
+
+  explicit constexpr ShortHeader(uint32_t word) : word_(word) {}
+  static constexpr uint32_t check_of(uint32_t bytes) { return bytes % 251; }
+  static constexpr uint64_t near(uint64_t known, uint32_t low) {
+    const auto distance = static_cast<int8_t>(static_cast<uint8_t>(low - known));
+    return known + static_cast<uint64_t>(int64_t{distance});
+  }
+
+  // From the lowest: 8 bits sequence, 8 released, 8 check of the length, 7 step of the tag plus 64,
+  // 1 credit.
+  uint32_t word_ = 0;
+};
 
 }  // namespace shoal::fabric

@@ -284,7 +284,7 @@ TEST(TcpGroup, C67AJoinerOfAnotherVersionIsRefusedAndANewOneTakesItsPlace) {
   older.setup.fabric.program.format = 77;
   const auto refused = connect_tcp_group(std::move(older), soon());
   EXPECT_THAT(refused.status().message(), HasSubstr("runs another version: node-0 has protocol"));
-  EXPECT_THAT(refused.status().message(), HasSubstr("node-1 has protocol 2.0, format 77"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("node-1 has protocol 3.0, format 77"));
   group.expect_forms();
 }
 

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -76,6 +77,7 @@ struct FakeSend {
   std::vector<Part> parts{};
   uint32_t length = 0;
   std::vector<std::byte> inlined{};
+  std::optional<uint32_t> immediate{};  // as its bytes lie on the wire
   bool is_inlined = false;
   bool is_signaled = false;
 };
@@ -270,20 +272,23 @@ class FakeVerbs::Impl {
     peer.receives.pop_front();
     if (length > receive.part.length) {
       violate("a send is longer than its receive");
-      complete(*peer.receives_to, receive.id, IBV_WC_LOC_LEN_ERR, 0, peer.qp_num);
+      complete(*peer.receives_to, {.id = receive.id, .status = IBV_WC_LOC_LEN_ERR}, peer.qp_num);
       set_error(peer);
       return fail_send(pair, IBV_WC_REM_INV_REQ_ERR);
     }
     if (!receive.loses_writes) copy(send, receive.part.bytes);
     ++counts_.delivered;
+    counts_.delivered_bytes += length;
     ++counts_.delivered_from[device_of(pair)];
     if (is_due(options_.bad_completion_every)) {
-      complete(*peer.receives_to, receive.id, IBV_WC_LOC_PROT_ERR, 0, peer.qp_num);
+      complete(*peer.receives_to, {.id = receive.id, .status = IBV_WC_LOC_PROT_ERR}, peer.qp_num);
       set_error(peer);
     } else {
       const bool is_short = length > 32 && is_due(options_.short_message_every);
-      complete(*peer.receives_to, receive.id, IBV_WC_SUCCESS, is_short ? length - 32 : length,
-               peer.qp_num);
+      complete(
+          *peer.receives_to,
+          {.id = receive.id, .bytes = is_short ? length - 32 : length, .immediate = send.immediate},
+          peer.qp_num);
     }
     end_send(pair, IBV_WC_SUCCESS);
   }
@@ -309,7 +314,7 @@ class FakeVerbs::Impl {
     pair.sends.pop_front();
     pair.tries = 0;
     if (send.is_signaled || status != IBV_WC_SUCCESS) {
-      complete(*pair.sends_to, send.id, status, 0, pair.qp_num);
+      complete(*pair.sends_to, {.id = send.id, .status = status}, pair.qp_num);
       pair.unsignaled = 0;
     } else {
       ++pair.unsignaled;
@@ -325,21 +330,30 @@ class FakeVerbs::Impl {
     pair.state = IBV_QPS_ERR;
     while (!pair.sends.empty()) end_send(pair, IBV_WC_WR_FLUSH_ERR);
     for (const FakeReceive& receive : pair.receives) {
-      complete(*pair.receives_to, receive.id, IBV_WC_WR_FLUSH_ERR, 0, pair.qp_num);
+      complete(*pair.receives_to, {.id = receive.id, .status = IBV_WC_WR_FLUSH_ERR}, pair.qp_num);
     }
     pair.receives.clear();
   }
 
-  void complete(FakeQueue& queue, uint64_t id, ibv_wc_status status, uint32_t bytes,
-                uint32_t pair) {
+  struct End {
+    uint64_t id = 0;
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    uint32_t bytes = 0;
+    std::optional<uint32_t> immediate{};
+  };
+  void complete(FakeQueue& queue, const End& end, uint32_t pair) {
     if (queue.completions.size() >= static_cast<size_t>(queue.cqe)) {
       return violate("a completion queue runs over");
     }
     ibv_wc completion{};
-    completion.wr_id = id;
-    completion.status = status;
-    completion.byte_len = bytes;
+    completion.wr_id = end.id;
+    completion.status = end.status;
+    completion.byte_len = end.bytes;
     completion.qp_num = pair;
+    if (end.immediate.has_value()) {
+      completion.wc_flags = IBV_WC_WITH_IMM;
+      completion.imm_data = *end.immediate;
+    }
     queue.completions.push_back(completion);
     if (!queue.is_armed || queue.channel == nullptr) return;
     queue.is_armed = false;
@@ -633,7 +647,9 @@ class FakeVerbs::Impl {
   int post_send(ibv_qp* raw, ibv_send_wr* work, ibv_send_wr** bad) {
     auto* pair = static_cast<FakePair*>(raw);
     *bad = work;
-    if (work->next != nullptr || work->opcode != IBV_WR_SEND || work->num_sge < 1 ||
+    const bool has_immediate = work->opcode == IBV_WR_SEND_WITH_IMM && !is_thunderbolt();
+    if (work->next != nullptr || (work->opcode != IBV_WR_SEND && !has_immediate) ||
+        work->num_sge < (has_immediate ? 0 : 1) ||
         work->num_sge > static_cast<int>(pair->cap.max_send_sge)) {
       return EINVAL;
     }
@@ -648,6 +664,7 @@ class FakeVerbs::Impl {
     FakeSend send{.id = work->wr_id,
                   .is_inlined = (work->send_flags & IBV_SEND_INLINE) != 0,
                   .is_signaled = (work->send_flags & IBV_SEND_SIGNALED) != 0};
+    if (has_immediate) send.immediate = work->imm_data;
     for (const ibv_sge& part : std::span(work->sg_list, static_cast<size_t>(work->num_sge))) {
       bool ignored = false;
       // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how work requests carry addresses
@@ -680,7 +697,8 @@ class FakeVerbs::Impl {
     *bad = work;
     if (work->next != nullptr || work->num_sge != 1) return EINVAL;
     if (pair->state == IBV_QPS_ERR) {
-      complete(*pair->receives_to, work->wr_id, IBV_WC_WR_FLUSH_ERR, 0, pair->qp_num);
+      complete(*pair->receives_to, {.id = work->wr_id, .status = IBV_WC_WR_FLUSH_ERR},
+               pair->qp_num);
       return 0;
     }
     const bool is_early = pair->state == IBV_QPS_INIT || pair->state == IBV_QPS_RTR;

@@ -59,6 +59,7 @@ struct FakeVerbsCounts {
   int completion_queues = 0;
   int queue_pairs = 0;
   uint64_t delivered = 0;
+  uint64_t delivered_bytes = 0;
   std::vector<uint64_t> delivered_from{};  // by the sender's device
   uint64_t dropped = 0;
   uint64_t faults = 0;  // that the options asked for

@@ -147,10 +147,11 @@ Result<bool> VerbsEndpoint::take_receives() {
       RETURN_IF_ERROR(broken(completion, "a receive"));
       continue;
     }
-    RETURN_IF_ERROR(take_message(lane, static_cast<uint32_t>(receive), completion.byte_len));
+    RETURN_IF_ERROR(
+        take_message({.lane = lane, .receive = static_cast<uint32_t>(receive)}, completion));
   }
   if (*count > 0 && due_arrival() == nullptr) RETURN_IF_ERROR(check_order());
-  // One that found no place in the queue before.
+  // Credits that found no place in the queue before.
   RETURN_IF_ERROR(send_credit_if_due());
   return *count > 0;
 }
@@ -162,38 +163,70 @@ Status VerbsEndpoint::take_released(uint64_t released) {
   return Status::ok();
 }
 
-Status VerbsEndpoint::take_message(int lane_index, uint32_t receive, uint32_t bytes) {
-  Lane& lane = lanes_[static_cast<size_t>(lane_index)];
-  const VerbsRail& rail = link_->rail_of(lane_index);
-  const std::byte* from = rail.receive(lane_index, receive);
-  if (bytes < kVerbsHeaderBytes || bytes > rail.receive_bytes(lane_index)) {
+Status VerbsEndpoint::take_message(Arrival arrival, const ibv_wc& completion) {
+  Lane& lane = lanes_[static_cast<size_t>(arrival.lane)];
+  const uint32_t bytes = completion.byte_len;
+  if (bytes > link_->rail_of(arrival.lane).receive_bytes(arrival.lane)) {
     return fail(fmt::format("sent a message of {} bytes", bytes));
   }
-  const SlotHeader header =
-      decode_slot_header(std::span<const std::byte, kSlotHeaderBytes>(from, kSlotHeaderBytes));
+  const std::optional<uint32_t> immediate = VerbsRail::immediate_of(completion);
+  if (immediate.has_value()) arrival.short_header = ShortHeader::from_word(*immediate);
+  RETURN_IF_ERROR(immediate.has_value() ? read_short_header(arrival, bytes)
+                                        : read_header(arrival, bytes));
+  ++lane.arrived;
+  RETURN_IF_ERROR(take_released(arrival.header.released));
+  if (arrival.is_credit()) return post_receive(arrival.lane, arrival.receive);
+  const uint64_t sequence = arrival.header.sequence;
+  if (sequence <= given_ || sequence > returned_ + info().slots.count || lane.arrivals.is_full()) {
+    return fail(fmt::format("sent slot number {} without a credit", sequence));
+  }
+  if (sequence <= lane.sequence) {
+    return fail(fmt::format("sent slot number {} behind number {}: one was doubled or overtaken",
+                            sequence, lane.sequence));
+  }
+  lane.sequence = sequence;
+  lane.arrivals.push(arrival);
+  return Status::ok();
+}
+
+Status VerbsEndpoint::read_header(Arrival& arrival, uint32_t bytes) {
+  if (bytes < kVerbsHeaderBytes) return fail(fmt::format("sent a message of {} bytes", bytes));
+  const std::byte* from = link_->rail_of(arrival.lane).receive(arrival.lane, arrival.receive);
+  SlotHeader& header = arrival.header;
+  header = decode_slot_header(std::span<const std::byte, kSlotHeaderBytes>(from, kSlotHeaderBytes));
   uint64_t number = 0;
   std::memcpy(&number, from + kLaneNumberAt, sizeof(number));
-  const bool is_credit = (header.flags & kFlagCredit) != 0;
   // Which slot it is, is looked at when it is due: other lanes may be behind.
-  const SlotExpectation expected{.epoch = info().epoch,
-                                 .sequence = header.sequence,
-                                 .payload_bytes = is_credit ? 0 : info().slots.payload_bytes};
+  const SlotExpectation expected{
+      .epoch = info().epoch,
+      .sequence = header.sequence,
+      .payload_bytes = arrival.is_credit() ? 0 : info().slots.payload_bytes};
   if (const auto fault = find_slot_fault(header, expected); fault.has_value()) return fail(*fault);
-  if (number != lane.arrived + 1) {
+  const uint64_t due = lanes_[static_cast<size_t>(arrival.lane)].arrived + 1;
+  if (number != due) {
     return fail(
         fmt::format("sent message {} of lane {} where {} was due: one was lost, doubled or "
                     "overtaken",
-                    number, lane_index, lane.arrived + 1));
+                    number, arrival.lane, due));
   }
   if (kVerbsHeaderBytes + header.bytes > bytes) return fail("sent a slot that was cut off");
-  lane.arrived = number;
-  RETURN_IF_ERROR(take_released(header.released));
-  if (is_credit) return post_receive(lane_index, receive);
-  if (header.sequence <= given_ || header.sequence > released_ + info().slots.count ||
-      lane.arrivals.is_full()) {
-    return fail(fmt::format("sent slot number {} without a credit", header.sequence));
+  return Status::ok();
+}
+
+// What its note is, shows when the slots before it have come.
+Status VerbsEndpoint::read_short_header(Arrival& arrival, uint32_t bytes) {
+  const ShortHeader& header = *arrival.short_header;
+  const uint32_t bytes_max = header.is_credit() ? 0 : info().slots.payload_bytes;
+  if (!link_->layout().has_short_headers || bytes > bytes_max) {
+    return fail(fmt::format("sent a message of {} bytes with a short header", bytes));
   }
-  lane.arrivals.push({.header = header, .lane = lane_index, .receive = receive});
+  if (!header.is_credit() && !header.fits_length(bytes)) {
+    return fail(fmt::format("sent a slot that was cut off, of which {} bytes came", bytes));
+  }
+  arrival.header = {.bytes = bytes,
+                    .sequence = header.sequence_near(given_),
+                    .released = header.released_near(released_by_peer_),
+                    .flags = header.is_credit() ? kFlagCredit : 0};
   return Status::ok();
 }
 
@@ -225,8 +258,19 @@ Status VerbsEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
   CHECK(posted_ < acquired_ && slot.index == sequence % info().slots.count);
   CHECK(note.bytes <= info().slots.payload_bytes && note.bytes <= note.message_left);
   if (health().failed()) return health().failure();
-  ASSIGN_OR_RETURN(const int lane, choose_lane(kVerbsHeaderBytes + note.bytes));
-  return send(lane, {.from = link_->send_slot(sequence), .header = next_slot(note)});
+  return send_slot(note, {.from = link_->send_slot(sequence)});
+}
+
+Status VerbsEndpoint::send_slot(const SlotNote& note, Message message) {
+  message.header =
+      slot_header({.epoch = info().epoch, .sequence = ++posted_, .released = returned_}, note);
+  if (link_->layout().has_short_headers) {
+    message.short_header = ShortHeader::of(message.header, sent_trail_);
+  }
+  sent_trail_ = SlotTrail::behind(note);
+  const uint32_t header_bytes = message.short_header.has_value() ? 0 : kVerbsHeaderBytes;
+  ASSIGN_OR_RETURN(const int lane, choose_lane(header_bytes + note.bytes));
+  return send(lane, message);
 }
 
 // Signaled sends tell how many are under way.
@@ -242,10 +286,6 @@ Result<int> VerbsEndpoint::choose_lane(uint32_t bytes) {
   return static_cast<int>(best - lanes_.begin());
 }
 
-SlotHeader VerbsEndpoint::next_slot(const SlotNote& note) {
-  return slot_header({.epoch = info().epoch, .sequence = ++posted_, .released = released_}, note);
-}
-
 Result<bool> VerbsEndpoint::try_send(std::span<const std::byte> bytes, const SlotNote& note) {
   if (bytes.size() < kInPlaceBytesMin || !link_->is_registered(bytes)) {
     return Endpoint::try_send(bytes, note);
@@ -255,11 +295,8 @@ Result<bool> VerbsEndpoint::try_send(std::span<const std::byte> bytes, const Slo
   ASSIGN_OR_RETURN(const bool may, may_send());
   if (!may) return false;
   ++acquired_;
-  ASSIGN_OR_RETURN(const int lane, choose_lane(kVerbsHeaderBytes + note.bytes));
-  RETURN_IF_ERROR(send(lane, {.from = link_->send_slot(acquired_),
-                              .header = next_slot(note),
-                              .in_place = bytes,
-                              .is_signaled = true}));
+  RETURN_IF_ERROR(send_slot(
+      note, {.from = link_->send_slot(acquired_), .in_place = bytes, .is_signaled = true}));
   return true;
 }
 
@@ -267,9 +304,6 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
   if (is_broken_) return Status::ok();  // it has a verdict soon
   Lane& lane = lanes_[static_cast<size_t>(lane_index)];
   const uint64_t number = ++lane.posted;
-  encode_slot_header(message.header,
-                     std::span<std::byte, kSlotHeaderBytes>(message.from, kSlotHeaderBytes));
-  std::memcpy(message.from + kLaneNumberAt, &number, sizeof(number));
   // A quarter of the queue without a completion is the most; none where lanes are chosen by them.
   const bool is_one_of_several =
       link_->rails().size() > 1 && lane_index >= link_->first_whole_slot_lane();
@@ -277,16 +311,25 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
                            number - lane.signaled >= std::max(1U, link_->sends_max() / 4);
   if (is_signaled) lane.signaled = number;
   if (!message.in_place.empty()) lane.in_place = number;
-  released_told_ = message.header.released;
+  told_ = message.header.released;
   VerbsRail& rail = link_->rail_of(lane_index);
-  const Status status = rail.post_send(
-      lane_index,
-      {.from = message.from,
-       .bytes = message.in_place.empty() ? rail.message_bytes(lane_index, message.header.bytes)
-                                         : kVerbsHeaderBytes,
-       .in_place = message.in_place,
-       .id = VerbsRail::make_id(lane_index, number),
-       .is_signaled = is_signaled});
+  VerbsRail::Send work{.in_place = message.in_place,
+                       .id = VerbsRail::make_id(lane_index, number),
+                       .is_signaled = is_signaled};
+  const uint32_t behind_header = message.in_place.empty() ? message.header.bytes : 0;
+  if (message.short_header.has_value()) {
+    work.from = message.from + kVerbsHeaderBytes;
+    work.bytes = behind_header;
+    work.immediate = message.short_header->word();
+  } else {
+    encode_slot_header(message.header,
+                       std::span<std::byte, kSlotHeaderBytes>(message.from, kSlotHeaderBytes));
+    std::memcpy(message.from + kLaneNumberAt, &number, sizeof(number));
+    work.from = message.from;
+    work.bytes = message.in_place.empty() ? rail.message_bytes(lane_index, behind_header)
+                                          : kVerbsHeaderBytes;
+  }
+  const Status status = rail.post_send(lane_index, work);
   return status.is_ok() ? status : device_failed(status);
 }
 
@@ -348,6 +391,8 @@ Result<std::optional<ReceivedSlot>> VerbsEndpoint::poll_receive() {
     if (has_any) arrival = due_arrival();
   }
   if (arrival == nullptr) {
+    // There is time now: before, the caller had something to do with what it got.
+    RETURN_IF_ERROR(return_released());
     RETURN_IF_ERROR(failure_or_end());
     return std::optional<ReceivedSlot>();
   }
@@ -355,19 +400,33 @@ Result<std::optional<ReceivedSlot>> VerbsEndpoint::poll_receive() {
   Arrival& held = held_[sequence % info().slots.count];
   held = *arrival;
   lanes_[static_cast<size_t>(held.lane)].arrivals.pop();
+  const SlotNote note = held.short_header.has_value()
+                            ? held.short_header->note(held.header.bytes, given_trail_)
+                            : note_of(held.header);
+  if (note.bytes > note.message_left) {
+    return fail("sent a slot that is longer than what its message has left");
+  }
+  given_trail_ = SlotTrail::behind(note);
   const std::byte* payload =
-      link_->rail_of(held.lane).receive(held.lane, held.receive) + kVerbsHeaderBytes;
-  return std::optional<ReceivedSlot>({std::span(payload, held.header.bytes), note_of(held.header),
-                                      static_cast<uint32_t>(sequence % info().slots.count)});
+      link_->rail_of(held.lane).receive(held.lane, held.receive) + held.payload_at();
+  return std::optional<ReceivedSlot>(
+      {std::span(payload, note.bytes), note, static_cast<uint32_t>(sequence % info().slots.count)});
 }
 
 Status VerbsEndpoint::release_receive(const ReceivedSlot& slot) {
   CHECK(released_ < given_ && slot.index == (released_ + 1) % info().slots.count);
-  const Arrival& held = held_[slot.index];
   ++released_;
   if (health().failed()) return health().failure();
-  if (is_broken_) return Status::ok();
-  RETURN_IF_ERROR(post_receive(held.lane, held.receive));
+  return released_ - returned_ < half() ? Status::ok() : return_released();
+}
+
+Status VerbsEndpoint::return_released() {
+  if (is_broken_ || returned_ == released_) return Status::ok();
+  while (returned_ < released_) {
+    const Arrival& held = held_[(returned_ + 1) % info().slots.count];
+    RETURN_IF_ERROR(post_receive(held.lane, held.receive));
+    ++returned_;
+  }
   return send_credit_if_due();
 }
 
@@ -378,7 +437,7 @@ Status VerbsEndpoint::post_receive(int lane, uint32_t receive) {
 
 // Slots that we send carry the count too; a message of its own is for one-sided traffic.
 Status VerbsEndpoint::send_credit_if_due() {
-  if (is_broken_ || released_ - released_told_ < (info().slots.count + 1) / 2) return Status::ok();
+  if (is_broken_ || returned_ - told_ < half()) return Status::ok();
   if (!has_place(lanes_[0])) {
     RETURN_IF_ERROR(take_sends().status());
     if (!has_place(lanes_[0])) return Status::ok();  // with the next one
@@ -387,11 +446,14 @@ Status VerbsEndpoint::send_credit_if_due() {
 }
 
 Status VerbsEndpoint::send_credit(int lane, bool is_signaled) {
-  return send(
-      lane,
-      {.from = link_->control_message(controls_sent_++),
-       .header = credit_header({.epoch = info().epoch, .sequence = posted_, .released = released_}),
-       .is_signaled = is_signaled});
+  Message message{
+      .from = link_->control_message(controls_sent_++),
+      .header = credit_header({.epoch = info().epoch, .sequence = posted_, .released = returned_}),
+      .is_signaled = is_signaled};
+  if (link_->layout().has_short_headers) {
+    message.short_header = ShortHeader::of(message.header, {});
+  }
+  return send(lane, message);
 }
 
 // Armed first, then looked at once more, so that nothing falls between.

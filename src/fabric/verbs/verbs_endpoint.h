@@ -1,13 +1,14 @@
 // VerbsEndpoint: the Endpoint over RDMA queue pairs, by SEND and RECV only.
 //
-// Each slot is one SEND: a header of 64 bytes (docs/fabric.md) and the payload. Slots are numbered
-// over all lanes of the link and given in that order; a lane's own numbers show at once when one
-// was lost, doubled or overtaken. Where several cables lead to the peer, a large slot takes the one
-// on which the fewest are under way, so that each carries what it can. Headers carry the count of
-// released slots; a message with only a header carries nothing else. A credit means that the peer
-// has read and released the slot before, so its buffer is free without asking for the send's
-// completion; every few sends are signaled, to free their places in the device's queue. Large
-// payloads in registered memory are sent from where they are: these sends are signaled, and
+// Each slot is one SEND: a header of 64 bytes (docs/fabric.md) and the payload; or the payload
+// alone, with a header of 32 bits in the SEND's immediate data, wherever that says enough. Slots
+// are numbered over all lanes of the link and given in that order; a lane's own numbers show at
+// once when one was lost, doubled or overtaken. Where several cables lead to the peer, a large slot
+// takes the one on which the fewest are under way, so that each carries what it can. Headers carry
+// the count of released slots; a message with only a header carries nothing else. A credit means
+// that the peer has read and released the slot before, so its buffer is free without asking for the
+// send's completion; every few sends are signaled, to free their places in the device's queue.
+// Large payloads in registered memory are sent from where they are: these sends are signaled, and
 // poll_sends() waits for them.
 // A completion with an error makes the peer a suspect: what happened, the liveness monitor finds.
 // The data path makes no system call, allocates nothing and takes no lock. Thread rule: as
@@ -15,8 +16,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -45,24 +48,28 @@ class VerbsEndpoint final : public Endpoint {
   void wait(const Deadline& deadline) override;
 
  private:
-  // A slot that has arrived: in which receive of which lane.
+  // A slot that has arrived, or credits: in which receive of which lane.
   struct Arrival {
-    SlotHeader header{};
     int lane = 0;
     uint32_t receive = 0;
+    SlotHeader header{};  // of a short one sequence, bytes, released and flags alone
+    std::optional<ShortHeader> short_header{};
+
+    bool is_credit() const { return (header.flags & kFlagCredit) != 0; }
+    uint32_t payload_at() const { return short_header.has_value() ? 0 : kVerbsHeaderBytes; }
   };
   // Arrivals of one lane, in order.
   class ArrivalQueue {
    public:
-    explicit ArrivalQueue(size_t capacity) : entries_(capacity) {}
+    explicit ArrivalQueue(size_t capacity) : entries_(std::bit_ceil(capacity)) {}
     bool is_empty() const { return begin_ == end_; }
     bool is_full() const { return end_ - begin_ == entries_.size(); }
-    const Arrival& front() const { return entries_[begin_ % entries_.size()]; }
-    void push(const Arrival& arrival) { entries_[end_++ % entries_.size()] = arrival; }
+    const Arrival& front() const { return entries_[begin_ & (entries_.size() - 1)]; }
+    void push(const Arrival& arrival) { entries_[end_++ & (entries_.size() - 1)] = arrival; }
     void pop() { ++begin_; }
 
    private:
-    std::vector<Arrival> entries_;
+    std::vector<Arrival> entries_;  // a power of two: no division finds a place
     uint64_t begin_ = 0;
     uint64_t end_ = 0;
   };
@@ -72,6 +79,7 @@ class VerbsEndpoint final : public Endpoint {
     uint64_t signaled = 0;   // the last one that was
     uint64_t in_place = 0;   // the last one that reads the caller's memory
     uint64_t arrived = 0;    // messages
+    uint64_t sequence = 0;   // of the last slot that arrived
     ArrivalQueue arrivals;
   };
 
@@ -81,18 +89,23 @@ class VerbsEndpoint final : public Endpoint {
   Result<bool> may_send();
   Status send_credit(int lane, bool is_signaled);
   Status send_credit_if_due();
-  // For a message of so many bytes, header included.
+  uint64_t half() const { return (info().slots.count + 1) / 2; }
+  // For a message of so many bytes, with the header that goes before it.
   Result<int> choose_lane(uint32_t bytes);
-  SlotHeader next_slot(const SlotNote& note);
   // A message whose payload, if any, lies behind `from` already, or in the caller's memory.
   struct Message {
     std::byte* from = nullptr;
     SlotHeader header{};
     std::span<const std::byte> in_place{};
     bool is_signaled = false;
+    std::optional<ShortHeader> short_header{};
   };
+  // The next slot: in `message` with the header still to be made.
+  Status send_slot(const SlotNote& note, Message message);
   Status send(int lane, const Message& message);
   Status post_receive(int lane, uint32_t receive);
+  // Posts the receives of what has been released, and sends credits when many are due.
+  Status return_released();
   // For one message more than the slots that are acquired and may all go there.
   bool has_place(const Lane& lane) const {
     return lane.posted + (acquired_ - posted_) - lane.completed < link_->sends_max();
@@ -101,7 +114,9 @@ class VerbsEndpoint final : public Endpoint {
   Result<bool> take_sends();
   Status take_send(const ibv_wc& completion);
   Result<bool> take_receives();
-  Status take_message(int lane, uint32_t receive, uint32_t bytes);
+  Status take_message(Arrival arrival, const ibv_wc& completion);
+  Status read_header(Arrival& arrival, uint32_t bytes);
+  Status read_short_header(Arrival& arrival, uint32_t bytes);
   Status take_released(uint64_t released);
   Status broken(const ibv_wc& completion, std::string_view what);
   Status device_failed(const Status& status);
@@ -125,11 +140,14 @@ class VerbsEndpoint final : public Endpoint {
   uint64_t posted_ = 0;
   uint64_t released_by_peer_ = 0;
   uint64_t controls_sent_ = 0;
-  uint64_t released_told_ = 0;  // the released count of the last header
+  SlotTrail sent_trail_;
 
-  // Receiving: released <= given.
+  // Receiving: told <= returned <= released <= given; given - told <= count.
   uint64_t given_ = 0;
   uint64_t released_ = 0;
+  uint64_t returned_ = 0;  // whose receives are posted again
+  uint64_t told_ = 0;      // by the last header that was sent
+  SlotTrail given_trail_;
   std::vector<Arrival> held_;  // by sequence % count
 };
 

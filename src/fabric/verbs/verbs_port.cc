@@ -235,7 +235,8 @@ VerbsRules VerbsRules::thunderbolt() {
           .region_alignment = 16 * 1024,
           .region_bytes_max = size_t{1} << 30,
           .may_cross_4gib = false,
-          .receives_early = false};
+          .receives_early = false,
+          .has_immediate = false};
 }
 
 std::string VerbsPort::text() const { return fmt::format("{} port {}", device, number); }

@@ -1,5 +1,6 @@
 #include "fabric/verbs/verbs_rail.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/os/thread.h"
+#include "fabric/link/slot_header.h"
 
 namespace shoal::fabric {
 namespace {
@@ -60,6 +62,8 @@ LaneLayout LaneLayout::of(const SlotClass& slots, const VerbsRules& rules) {
   layout.receive_bytes[0] = std::min(layout.slot_bytes, kSmallBytes);
   layout.receive_bytes[1] = layout.lanes == 2 ? layout.slot_bytes : 0;
   layout.receives = slots.count + kControlMessages;
+  layout.has_short_headers =
+      rules.has_immediate && rules.qp_type == IBV_QPT_RC && slots.count <= ShortHeader::kSlotsMax;
   return layout;
 }
 
@@ -212,6 +216,11 @@ VerbsRail::~VerbsRail() = default;
 Status VerbsRail::refused(std::string_view what, int error) const {
   return Status::node(fmt::format("{}: {}: {}", port_.text(), what,
                                   error != 0 ? std::strerror(error) : "no reason given"));
+}
+
+std::optional<uint32_t> VerbsRail::immediate_of(const ibv_wc& completion) {
+  if ((completion.wc_flags & IBV_WC_WITH_IMM) == 0) return std::nullopt;
+  return ntohl(completion.imm_data);
 }
 
 std::string VerbsRail::failure_text(const ibv_wc& completion, std::string_view what) const {
@@ -456,25 +465,28 @@ std::byte* VerbsRail::receive(int lane, uint32_t index) const {
 
 Status VerbsRail::post_send(int lane, const Send& send) {
   std::array<ibv_sge, 2> parts{};
-  parts[0] = {.addr = reinterpret_cast<uint64_t>(send.from),
-              .length = send.bytes,
-              .lkey = sends_region_->lkey};
-  ibv_send_wr work{};
-  work.wr_id = send.id;
-  work.sg_list = parts.data();
-  work.num_sge = 1;
-  work.opcode = IBV_WR_SEND;
-  work.send_flags = (send.is_signaled ? IBV_SEND_SIGNALED : 0U) |
-                    (send.bytes <= inline_max_ ? IBV_SEND_INLINE : 0U);
+  size_t count = 0;
+  if (send.bytes > 0) {
+    parts[count++] = {.addr = reinterpret_cast<uint64_t>(send.from),
+                      .length = send.bytes,
+                      .lkey = sends_region_->lkey};
+  }
+  const bool is_inline = send.bytes <= inline_max_ && send.in_place.empty() && count > 0;
   if (!send.in_place.empty()) {
     const ibv_mr* region = region_of(send.in_place);
     CHECK(region != nullptr);
-    parts[1] = {.addr = reinterpret_cast<uint64_t>(send.in_place.data()),
-                .length = static_cast<uint32_t>(send.in_place.size()),
-                .lkey = region->lkey};
-    work.num_sge = 2;
-    work.send_flags &= ~static_cast<unsigned>(IBV_SEND_INLINE);
+    parts[count++] = {.addr = reinterpret_cast<uint64_t>(send.in_place.data()),
+                      .length = static_cast<uint32_t>(send.in_place.size()),
+                      .lkey = region->lkey};
   }
+  ibv_send_wr work{};
+  work.wr_id = send.id;
+  work.sg_list = parts.data();
+  work.num_sge = static_cast<int>(count);
+  work.opcode = send.immediate.has_value() ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+  work.imm_data = htonl(send.immediate.value_or(0));
+  work.send_flags =
+      (send.is_signaled ? IBV_SEND_SIGNALED : 0U) | (is_inline ? IBV_SEND_INLINE : 0U);
   ibv_send_wr* bad = nullptr;
   ibv_qp* pair = pairs_[index_of(lane)].get();
   const int error = provider_.table->post_send(pair, &work, &bad);

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,7 +34,8 @@ struct VerbsProvider {
   VerbsRules rules;
 };
 
-// What goes before a slot on the wire; the payload begins behind it, aligned.
+// What goes before a slot on the wire where its header is not in the immediate data; in memory that
+// is sent the payload begins behind it, aligned.
 inline constexpr uint32_t kVerbsHeaderBytes = 64;
 // A peer that does not read gets at most two messages that carry nothing but credits, and one per
 // lane when we leave.
@@ -47,13 +49,16 @@ struct LaneLayout {
   uint32_t slot_bytes = 0;  // of a send slot: header, payload, filled up
   std::array<uint32_t, kLanesPerRailMax> receive_bytes{};  // of a receive, by lane
   uint32_t receives = 0;                                   // of each lane
+  // Headers go into the immediate data where they can: the queue pairs lose nothing, so that a
+  // message needs no number in its lane.
+  bool has_short_headers = false;
 
   // Of the first rail of a link.
   static LaneLayout of(const SlotClass& slots, const VerbsRules& rules);
   // Of a further one: the lane of whole slots. Only where the first one has a lane of its own for
   // these.
   LaneLayout of_whole_slots() const;
-  // The lane for a message of so many bytes, header included.
+  // The lane for a message of so many bytes, with the header that goes before it.
   int lane_for(uint32_t bytes) const { return bytes <= receive_bytes[0] ? 0 : lanes - 1; }
   // What a message of a full lane takes of a queue's depth: its frames, where a provider counts
   // those.
@@ -161,6 +166,7 @@ class VerbsRail {
     const std::byte* from = nullptr;
     uint32_t bytes = 0;
     std::span<const std::byte> in_place{};
+    std::optional<uint32_t> immediate{};
     uint64_t id = 0;
     bool is_signaled = false;
   };
@@ -187,6 +193,8 @@ class VerbsRail {
 
   // How a send or a receive failed: `what` ended with ...
   std::string failure_text(const ibv_wc& completion, std::string_view what) const;
+  // The immediate data of a receive; none: it has none.
+  static std::optional<uint32_t> immediate_of(const ibv_wc& completion);
   // Which lane and which send or receive a completion is of.
   static int lane_of(uint64_t id) { return static_cast<int>(id >> kNumberBits); }
   static uint64_t number_of(uint64_t id) { return id & ((uint64_t{1} << kNumberBits) - 1); }
