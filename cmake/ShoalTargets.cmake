@@ -30,8 +30,8 @@ function(shoal_library name)
 endfunction()
 
 # shoal_test(NAME SOURCES a_test.cc ... [DEPS target ...] [COMPUTES]): one GoogleTest program NAME,
-# and one ctest entry of that name. Beside a sanitizer the sources of a test are not optimized, which
-# halves the time to compile them; COMPUTES is for those whose own loops are the work.
+# and one ctest entry of that name. The sources of a test are not optimized, which nearly halves the
+# time to compile them; COMPUTES is for those whose own loops are the work.
 function(shoal_test name)
   cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -42,7 +42,7 @@ function(shoal_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE shoal_flags ${ARG_DEPS} GTest::gmock GTest::gtest_main)
-  if(SHOAL_SANITIZE AND NOT ARG_COMPUTES)
+  if(NOT ARG_COMPUTES)
     target_compile_options(${name} PRIVATE -O0)
   endif()
   add_test(NAME ${name} COMMAND ${name})

@@ -30,7 +30,7 @@ import repo
 CLANG_TIDY = "clang-tidy-19"
 FOLDERS = ("src", "bench", "fuzz")
 CACHE_DAYS_MAX = 60
-NEWEST_COMMITS = 60
+NEWEST_COMMITS = 25
 SHALLOW = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "mode=shallow")]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Shoal over RDMA beside perftest, UCX and Open MPI over UCX, between two processes, in turn.
+"""Measures Shoal over RDMA beside perftest, UCX and Open MPI, between two processes, in turn.
 
     sudo bench/peers/rdma.py                     # 5 turns, on the first active RDMA device
     sudo bench/peers/rdma.py --markdown
@@ -7,7 +7,8 @@
 
 Latency is half of a round trip, bandwidth one way, all bytes over all of the time. Shoal's figures are those of
 `shoal bench fabric --link verbs --poll`; the others' those of ib_send_lat, ib_send_bw and ucx_perftest on the
-same port and GID, and of an all-reduce over Open MPI (all_reduce_mpi.c). All poll: none yields or sleeps while it
+same port and GID, and of an all-reduce of Open MPI (all_reduce_mpi.c), over UCX and over libfabric's verbs, by
+connections where it finds a way to make them, else by datagrams. All poll: none yields or sleeps while it
 waits. UCX is measured at its transport, rc_verbs, without its protocols above: active messages up to 4 KiB, as
 they fit its segments, and RDMA writes above. The peers are Debian 12's packages (peer_root.py). Each turn runs
 everything once; what is printed, to standard error after each turn too, is the median over the turns, with the
@@ -155,7 +156,16 @@ PAIRS = [
     Pair("perftest", BANDWIDTH, perftest("ib_send_bw", "--report_gbits"), perftest_bandwidth),
     Pair("UCX", BANDWIDTH, ucx("bw"), ucx_bandwidth),
 ]
-MPI = "Open MPI over UCX"
+# By what Open MPI moves bytes.
+MPI: dict[str, Callable[[Device], list[str]]] = {
+    "Open MPI over UCX": lambda device: [
+        "--mca", "pml", "ucx", "--mca", "btl", "^openib", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices",
+        "any", "-x", "UCX_TLS=rc,self", "-x", f"UCX_NET_DEVICES={device.name}:{device.port}", "-x",
+        f"UCX_IB_GID_INDEX={device.gid_index}"],
+    "Open MPI over libfabric": lambda _device: [
+        "--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include",
+        "verbs;ofi_rxm,verbs;ofi_rxd"],
+}
 Figures = dict[tuple[str, str, int], list[float]]  # by kind, program and size: one per turn
 
 
@@ -190,18 +200,16 @@ class Peers:
             complain(f"{pair.peer}, {pair.kind} of {size} bytes", done)
             return float("nan")
 
-    def run_mpi(self, device: Device, rounds: int) -> dict[int, float]:
-        words = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2", "--mca", "pml", "ucx", "--mca",
-                 "osc", "^ucx", "--mca", "btl", "^openib", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices",
-                 "any", "--mca", "mpi_yield_when_idle", "0", "-x", "UCX_TLS=rc,self", "-x",
-                 f"UCX_NET_DEVICES={device.name}:{device.port}", "-x", f"UCX_IB_GID_INDEX={device.gid_index}", self.mpi, str(rounds), *map(str, REDUCE_SIZES)]
+    def run_mpi(self, name: str, device: Device, rounds: int) -> dict[int, float]:
+        words = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2", "--mca", "osc", "^ucx", "--mca",
+                 "mpi_yield_when_idle", "0", *MPI[name](device), self.mpi, str(rounds), *map(str, REDUCE_SIZES)]
         # It takes no host without a name.
         named = ["unshare", "--uts", "sh", "-c", "hostname localhost; exec \"$@\"", "sh"]
         done = peer_root.run_together([named + self.root.command(*words)], timeout_s=COMMAND_S)
         figures = {int(size): float(seconds)
                    for size, seconds in re.findall(r"^(\d+) (\d+\.\d+)$", done[0].stdout, re.MULTILINE)}
         if not figures:
-            complain("Open MPI over UCX", done)
+            complain(name, done)
         return figures
 
 
@@ -272,9 +280,12 @@ def take_turn(peers: Peers, device: Device, args: argparse.Namespace, figures: F
             count = iterations(pair.kind, size, args.iterations)
             figure = tried_twice(functools.partial(peers.run_pair, pair, device, size, count), lambda one: one > 0)
             note(pair.kind, pair.peer, size, figure)
-    if is_wanted(REDUCE, MPI, REDUCE_SIZES[0]):
-        for size, seconds in tried_twice(lambda: peers.run_mpi(device, args.iterations // 4), bool).items():
-            note(REDUCE, MPI, size, seconds)
+    for name in MPI:
+        if not is_wanted(REDUCE, name, REDUCE_SIZES[0]):
+            continue
+        run = functools.partial(peers.run_mpi, name, device, args.iterations // 4)
+        for size, seconds in tried_twice(run, bool).items():
+            note(REDUCE, name, size, seconds)
 
 
 def spread(values: list[float], scale: float, turns: int) -> str:
@@ -309,14 +320,14 @@ def rows_of(figures: Figures) -> list[dict]:
 
 def table_of(rows: list[dict], turns: int) -> list[list[str]]:
     """As text, of so many turns; empty cells are what a program is not asked for."""
-    names = ["Shoal", "perftest", "UCX", MPI]
+    names = ["Shoal", "perftest", "UCX", *MPI]
     table = [["", "bytes", *names, "Shoal / best", "best turns"]]
     for row in rows:
         unit, scale = UNITS[row["kind"]]
         ratios = [f"{ratio:.2f}" if ratio else "" for ratio in (row["to_best"], row["best_turn_to_best"])]
         table.append([f"{row['kind']}, {unit}", str(row["bytes"]),
                       *(spread(row["turns"].get(name, []), scale, turns)
-                        if name == "Shoal" or (name == MPI) == (row["kind"] == REDUCE) else "" for name in names),
+                        if name == "Shoal" or (name in MPI) == (row["kind"] == REDUCE) else "" for name in names),
                       *ratios])
     return table
 
