@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "tensor/activations.h"
+#include "tensor/cpu/kernels.h"
 #include "tensor/machine/machine_probe.h"
 #include "tensor/ops/attention.h"
 #include "tensor/quant/quantize.h"
@@ -111,22 +112,42 @@ void step(benchmark::State& state) {
   }
 }
 
+// One position's random keys and values, in every slot.
+void fill_page(const WorkerPool& pool, const KvLayout& layout, std::byte* page) {
+  const auto width = static_cast<size_t>(layout.head_dim);
+  const std::vector<float> values = random_floats(2 * width);
+  for (int64_t head = 0; head < layout.kv_heads; ++head) {
+    for (int64_t slot = 0; slot < layout.page_tokens; ++slot) {
+      write_kv(kernels_for(pool.path()), layout, {values.data(), values.data() + width, head, slot},
+               page);
+    }
+  }
+}
+
+// One layer after the other of a model with so many, whose pages lie as in a cache.
 void attend(benchmark::State& state, DType kv_type, int64_t context, int64_t tokens) {
+  constexpr int64_t kLayers = 22;
   const KvLayout layout{.type = kv_type, .kv_heads = 4, .head_dim = 64};
   const AttentionParams params{.query_heads = 32, .group_size = 8, .scale = 0.125F};
   auto pool = std::move(WorkerPool::create({})).value();
   CHECK(pool->reserve_scratch(attention_scratch_bytes(pool->path(), layout, context)).is_ok());
-  std::vector<AlignedBuffer> buffers;
-  std::vector<std::byte*> pages;
-  for (int64_t page = 0; page < layout.pages_for(context); ++page) {
-    buffers.push_back(std::move(AlignedBuffer::allocate(layout.page_bytes())).value());
-    pages.push_back(buffers.back().data());
+  const int64_t pages_each = layout.pages_for(context);
+  const size_t page_bytes = layout.page_bytes();
+  const AlignedBuffer buffer =
+      std::move(AlignedBuffer::allocate(static_cast<size_t>(kLayers * pages_each) * page_bytes))
+          .value();
+  std::vector<std::vector<std::byte*>> pages(kLayers);
+  for (int64_t page = 0; page < kLayers * pages_each; ++page) {
+    std::byte* bytes = buffer.data() + static_cast<size_t>(page) * page_bytes;
+    fill_page(*pool, layout, bytes);
+    pages[page % kLayers].push_back(bytes);
   }
   const std::vector<float> q = random_floats(static_cast<size_t>(tokens * 2048));
   std::vector<float> out(q.size());
-  const std::vector<KvSequence> sequences = {
-      {.pages = pages, .position = context - tokens, .tokens = tokens}};
+  size_t layer = 0;
   for ([[maybe_unused]] auto _ : state) {
+    const std::vector<KvSequence> sequences = {
+        {.pages = pages[layer++ % kLayers], .position = context - tokens, .tokens = tokens}};
     pool->run([&](Worker& me) {
       attention(me, layout, params, sequences,
                 {{q.data(), tokens, 2048, 2048}, {out.data(), tokens, 2048, 2048}});
@@ -155,6 +176,7 @@ void attend_many(benchmark::State& state, DType kv_type, int64_t context) {
   for (int64_t i = 0; i < kSequences; ++i) {
     for (int64_t page = 0; page < pages_each; ++page) {
       pages[i].push_back(buffer.data() + static_cast<size_t>(i * pages_each + page) * page_bytes);
+      fill_page(*pool, layout, pages[i].back());
     }
     sequences.push_back({.pages = pages[i], .position = context - 1, .tokens = 1, .row = i});
   }
