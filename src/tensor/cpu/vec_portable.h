@@ -159,8 +159,32 @@ struct VecPortable {
     return sum;
   }
 
+  static F to_floats(const I& a) { return to_floats(a.data(), 0); }
+
   static void store_i8(int8_t* p, const I& a) {
     for (size_t i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a[i]);
+  }
+  static void store_i16(int16_t* p, const I& a) {
+    for (size_t i = 0; i < 16; ++i) p[i] = static_cast<int16_t>(a[i]);
+  }
+
+  // Sixteen pairs of numbers of 16 bits, and one pair for all of them.
+  using Pairs = std::array<int16_t, 32>;
+  using Pair = std::array<int16_t, 2>;
+  static I int_zero() { return {}; }
+  // From 32 signed bytes.
+  static Pairs load_i8_pairs(const void* p) {
+    const auto* bytes = static_cast<const int8_t*>(p);
+    Pairs out;
+    std::copy_n(bytes, out.size(), out.begin());
+    return out;
+  }
+  static Pair load_i16_pair(const int16_t* p) { return {p[0], p[1]}; }
+  // sums plus both products of each pair with the one.
+  static I add_products(const I& sums, const Pairs& a, const Pair& b) {
+    I out;
+    for (size_t i = 0; i < 16; ++i) out[i] = sums[i] + a[2 * i] * b[0] + a[2 * i + 1] * b[1];
+    return out;
   }
 
   // Whether 16 tokens are worth computing at once, and whether pairs of tokens have a dot product

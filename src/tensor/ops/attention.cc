@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "tensor/cpu/attention_kernel.h"
+#include "tensor/cpu/attention_work.h"
 #include "tensor/cpu/kernels.h"
 
 namespace shoal::tensor {

@@ -2,10 +2,11 @@
 //
 // A token attends to every position up to its own, or with a window W to the last W of them, itself
 // included. Softmax, in float32, is put together from parts of about 512 positions, each with a
-// maximum of its own. When a step has few queries, as in decoding, and a long context, workers
-// share a query's parts; else each takes whole queries. Result bits do not depend on the number of
-// workers or on the other tokens of the batch. Thread rule: SPMD; ends without a barrier. What
-// prepare_heads wrote is read after one.
+// maximum of its own. 8-bit keys and values meet queries and weights that are rounded to 16 bits
+// (cpu/attention_codes.h says what that costs), but not in kExact. When a step has few queries, as
+// in decoding, and a long context, workers share a query's parts; else each takes whole queries.
+// Result bits do not depend on the number of workers or on the other tokens of the batch. Thread
+// rule: SPMD; ends without a barrier. What prepare_heads wrote is read after one.
 #pragma once
 
 #include <cstdint>

@@ -34,6 +34,7 @@ struct Session {
   std::vector<float> q, k, v, out, parts;
   std::vector<AlignedBuffer> buffers;
   std::vector<std::byte*> pages;
+  double tolerance = 0;  // of an output whose queries, keys and values are random_floats
 
   Session(const KvLayout& kv_layout, const AttentionParams& attention_params, int64_t token_count)
       : layout(kv_layout),
@@ -60,7 +61,20 @@ struct Session {
   // Tokens [begin, end) as one step.
   void step(WorkerPool& pool, int64_t begin, int64_t end) {
     ASSERT_TRUE(pool.reserve_scratch(attention_scratch_bytes(pool.path(), layout, tokens)).is_ok());
+    tolerance = tolerance_on(pool.path());
     run(pool, {begin, end}, true);
+  }
+
+  // Values are below 5, weights sum to 1. A score of up to about 10 carries head_dim roundings of
+  // 2^-24 of its parts (together below 40), which moves its weight by up to 256 * 40 * 2^-24 = 6e-4
+  // in the worst and, as roundings are of both signs, by less than 2e-5 in any likely case.
+  // 8-bit keys and values meet queries and weights of 16 bits, but not in kExact. A query's
+  // elements are off by up to 1/65534 of its largest, below 5, with a deviation of 4.4e-5; times
+  // keys of deviation 1, times 1/sqrt(head_dim), so are scores. Two positions of equal weight w
+  // move an output by w^2 |v1 - v2| = 1/4 * 6 of the difference of their errors: 1.5 * 4 deviations
+  // of 6.2e-5 are 4e-4.
+  double tolerance_on(KernelPath path) const {
+    return layout.type == DType::kI8 && path != KernelPath::kExact ? 4e-4 : 2e-5;
   }
 
   void run(WorkerPool& pool, Range range, bool attends) {
@@ -125,11 +139,7 @@ struct Session {
         const std::vector<double> want = naive(token, head);
         for (int64_t d = 0; d < layout.head_dim; ++d) {
           const auto at = static_cast<size_t>(token * q_cols() + head * layout.head_dim + d);
-          // Values are below 5, weights sum to 1. A score of up to about 10 carries head_dim
-          // roundings of 2^-24 of its parts (together below 40), which moves its weight by up to
-          // 256 * 40 * 2^-24 = 6e-4 in the worst and, as roundings are of both signs, by less than
-          // 2e-5 in any likely case.
-          ASSERT_NEAR(out[at], want[static_cast<size_t>(d)], 2e-5)
+          ASSERT_NEAR(out[at], want[static_cast<size_t>(d)], tolerance)
               << "token " << token << " head " << head << " dim " << d;
         }
       }
@@ -174,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(EveryPathAndKvType, Attention,
                          });
 
 TEST_P(Attention, GivesTheNaiveResultForEveryShape) {
-  for (const int64_t head_dim : {8, 16, 24, 64, 128}) {
+  for (const int64_t head_dim : {8, 9, 16, 24, 64, 128}) {
     for (const int64_t page_tokens : {16, 64}) {
       Session session(layout(2, head_dim, page_tokens), params(6, 3, head_dim), 70);
       session.step(*pool(2), 0, 70);
@@ -371,6 +381,61 @@ TEST_P(Attention, ValuesThatAreNotFiniteReachOnlyTheTokensThatSeeThem) {
       }
     }
   }
+}
+
+TEST_P(Attention, AQueryThatIsNotFiniteSpoilsItsOwnOutputAlone) {
+  for (const float value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Session session(layout(1, 16), params(8, 8, 16), 60);
+    Session without = Session(layout(1, 16), params(8, 8, 16), 60);
+    const int64_t spoiled = 30 * session.q_cols() + 2 * 16;  // token 30, head 2
+    session.q[static_cast<size_t>(spoiled + 5)] = value;
+    session.step(*pool(), 0, 60);
+    without.step(*pool(), 0, 60);
+    for (int64_t i = 0; i < 60 * session.q_cols(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      const bool is_spoiled = i >= spoiled && i < spoiled + 16;
+      EXPECT_EQ(std::isfinite(session.out[at]), !is_spoiled) << i;
+      if (!is_spoiled) EXPECT_EQ(session.out[at], without.out[at]) << i;
+    }
+  }
+}
+
+// 127 * 32767 * 600 and, in a page, 127 * 32767 * 768 are beyond 32 bits. Keys point along the
+// queries, but every fourth away from them.
+TEST_P(Attention, LongHeadsAndPagesDoNotOverflow) {
+  constexpr int64_t kHeadDim = 600;
+  Session session(layout(1, kHeadDim, 1024), params(2, 2, kHeadDim), 1100);
+  std::fill(session.q.begin(), session.q.end(), 3.0F);
+  for (size_t i = 0; i < session.k.size(); ++i) {
+    session.k[i] = i / kHeadDim % 4 == 0 ? -1.0F : 1.0F;
+    session.v[i] = 2.0F * session.k[i];
+  }
+  session.fill(*pool(), 0, 1096);
+  session.step(*pool(), 1096, 1100);
+  // A value is twice 127 codes of a half, which has 11 bits.
+  for (size_t i = 1096 * 2 * kHeadDim; i < session.out.size(); ++i) {
+    ASSERT_NEAR(session.out[i], 2.0F, 2 * 0x1p-11) << i;
+  }
+}
+
+// 599 positions of weight e^-10 beside one of weight 1. In 8 bits a page's weights are rounded to
+// half a code of 1/32767 of its largest: the 63 that share a page with the heavy one by 0.5/32767,
+// the others by that of themselves. Sums of 600 parts near 1 carry roundings of 2^-25.
+TEST_P(Attention, AHeavyPositionLeavesTheOthersTheirWeights) {
+  Session session(layout(1, 16, 64), params(1, 1, 16), 600);
+  const float* q = &session.q[599 * 16];
+  float length = 0;
+  for (size_t d = 0; d < 16; ++d) length += q[d] * q[d];
+  for (size_t i = 0; i < session.k.size(); ++i) {
+    session.k[i] = i < 16 ? q[i] * 40.0F / length : 1e-3F;  // a score of 40 / sqrt(16)
+    session.v[i] = i < 16 ? -1.0F : 1.0F;
+  }
+  session.fill(*pool(), 0, 599);
+  session.step(*pool(), 599, 600);
+  session.tolerance += 600 * 0x1p-25;
+  if (session.layout.type == DType::kI8) session.tolerance += 63 * 0.5 / 32767;
+  session.expect_naive(599);
 }
 
 TEST_P(Attention, LargeScoresDoNotOverflow) {

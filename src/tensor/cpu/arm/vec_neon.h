@@ -26,6 +26,11 @@ struct NeonInts {
 struct NeonBytes {
   uint8x16_t v[4];
 };
+// Sixteen pairs of numbers of 16 bits, their first and their second numbers apart.
+struct NeonPairs {
+  int16x8_t first[2];
+  int16x8_t second[2];
+};
 
 template <typename Dot>
 struct VecNeon {
@@ -156,6 +161,9 @@ struct VecNeon {
     return {{vcvtnq_s32_f32(a.v[0]), vcvtnq_s32_f32(a.v[1]), vcvtnq_s32_f32(a.v[2]),
              vcvtnq_s32_f32(a.v[3])}};
   }
+  static F to_floats(const I& sums) {
+    return each([&](int i) { return vcvtq_f32_s32(sums.v[i]); });
+  }
   static int32_t reduce_add(I a) {
     return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
   }
@@ -164,6 +172,37 @@ struct VecNeon {
     const int16x8_t low = vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1]));
     const int16x8_t high = vcombine_s16(vmovn_s32(a.v[2]), vmovn_s32(a.v[3]));
     vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+  }
+  static void store_i16(int16_t* p, I a) {
+    for (int i = 0; i < 4; ++i) vst1_s16(p + 4 * i, vmovn_s32(a.v[i]));
+  }
+
+  using Pairs = NeonPairs;
+  using Pair = int16x4_t;
+  static I int_zero() {
+    const int32x4_t zero = vdupq_n_s32(0);
+    return {{zero, zero, zero, zero}};
+  }
+  static Pairs load_i8_pairs(const void* p) {
+    const int8x16x2_t bytes = vld2q_s8(static_cast<const int8_t*>(p));
+    return {{vmovl_s8(vget_low_s8(bytes.val[0])), vmovl_high_s8(bytes.val[0])},
+            {vmovl_s8(vget_low_s8(bytes.val[1])), vmovl_high_s8(bytes.val[1])}};
+  }
+  static Pair load_i16_pair(const int16_t* p) {
+    int32_t word = 0;
+    std::memcpy(&word, p, sizeof(word));
+    return vreinterpret_s16_s32(vdup_n_s32(word));
+  }
+  static I add_products(I sums, const Pairs& a, Pair b) {
+    for (int i = 0; i < 2; ++i) {
+      int32x4_t& low = sums.v[2 * i];
+      int32x4_t& high = sums.v[2 * i + 1];
+      low = vmlal_lane_s16(low, vget_low_s16(a.first[i]), b, 0);
+      low = vmlal_lane_s16(low, vget_low_s16(a.second[i]), b, 1);
+      high = vmlal_high_lane_s16(high, a.first[i], b, 0);
+      high = vmlal_high_lane_s16(high, a.second[i], b, 1);
+    }
+    return sums;
   }
 
   static constexpr bool kHasWideTiles = false;
@@ -241,9 +280,6 @@ struct VecNeon {
   }
 
  private:
-  static F to_floats(const I& sums) {
-    return each([&](int i) { return vcvtq_f32_s32(sums.v[i]); });
-  }
   template <typename Fn>
   static F each(Fn fn) {
     return {{fn(0), fn(1), fn(2), fn(3)}};

@@ -43,6 +43,9 @@ struct PairProducts {
     sums.lo = add_pairs(sums.lo, _mm256_maddubs_epi16(codes.magnitude[j].lo, lo));
     sums.hi = add_pairs(sums.hi, _mm256_maddubs_epi16(codes.magnitude[j].hi, hi));
   }
+  static __m256i add_products(__m256i sums, __m256i pairs, __m256i pair) {
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, pair));
+  }
 
  private:
   static __m256i add_pairs(__m256i sums, __m256i products) {

@@ -23,6 +23,9 @@ struct DotProducts {
     sums.lo = _mm256_dpbusd_avx_epi32(sums.lo, codes.w[j].lo, inputs);
     sums.hi = _mm256_dpbusd_avx_epi32(sums.hi, codes.w[j].hi, inputs);
   }
+  static __m256i add_products(__m256i sums, __m256i pairs, __m256i pair) {
+    return _mm256_dpwssd_avx_epi32(sums, pairs, pair);
+  }
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // VecAvx2: the operations of VecPortable in AVX2 with FMA and F16C, 16 lanes as two registers.
 //
 // Dot is how codes and inputs are multiplied, which depends on what the processor has: a struct
-// with Codes<Biased>, prepare, start and add (avx2.cc, avx_vnni.cc, which alone include this).
+// with Codes<Biased>, prepare, start and add, and add_products for pairs of 16 bits (avx2.cc,
+// avx_vnni.cc, which alone include this).
 // Thread rule: values.
 #pragma once
 
@@ -126,6 +127,7 @@ struct VecAvx2 {
 
   static I int_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
   static I round_to_int(F a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
+  static F to_floats(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
   static int32_t reduce_add(I a) {
     const __m256i half = _mm256_add_epi32(a.lo, a.hi);
     const __m128i quarter =
@@ -139,6 +141,22 @@ struct VecAvx2 {
     const __m128i bytes =
         _mm_packs_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+  }
+  static void store_i16(int16_t* p, I a) {
+    const __m256i halves = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves);
+  }
+
+  using Pairs = Avx2Ints;
+  using Pair = __m256i;
+  static Pairs load_i8_pairs(const void* p) {
+    const auto* bytes = static_cast<const __m128i*>(p);
+    return {_mm256_cvtepi8_epi16(_mm_loadu_si128(bytes)),
+            _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes + 1))};
+  }
+  static Pair load_i16_pair(const int16_t* p) { return broadcast_word(p); }
+  static I add_products(I sums, Pairs a, Pair b) {
+    return {Dot::add_products(sums.lo, a.lo, b), Dot::add_products(sums.hi, a.hi, b)};
   }
 
   static constexpr bool kHasWideTiles = false;
@@ -156,11 +174,9 @@ struct VecAvx2 {
     const __m256i start = Dot::template start<Biased>(bias.by_part[static_cast<size_t>(P)]);
     I sums = {start, start};
     for (int j = first_vector(P); j < end_vector(P); ++j) {
-      int32_t word = 0;
-      std::memcpy(&word, inputs + 4 * j, sizeof(word));
-      Dot::template add<Biased>(sums, codes, j, _mm256_set1_epi32(word));
+      Dot::template add<Biased>(sums, codes, j, broadcast_word(inputs + 4 * j));
     }
-    return {_mm256_cvtepi32_ps(sums.lo), _mm256_cvtepi32_ps(sums.hi)};
+    return to_floats(sums);
   }
 
   static U load_bytes(const void* p) {
@@ -213,6 +229,11 @@ struct VecAvx2 {
     const __m256 infinity = _mm256_set1_ps(std::numeric_limits<float>::infinity());
     const __m256 finite = _mm256_cmp_ps(_mm256_andnot_ps(sign, a), infinity, _CMP_LT_OQ);
     return _mm256_blendv_ps(a, bounded, finite);
+  }
+  static __m256i broadcast_word(const void* p) {
+    int32_t word = 0;
+    std::memcpy(&word, p, sizeof(word));
+    return _mm256_set1_epi32(word);
   }
   static __m128i load_16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static I first_lanes(int64_t count) {

@@ -102,9 +102,23 @@ struct VecAvx512 {
   static I round_to_int(F a) { return _mm512_cvtps_epi32(a); }
   static int32_t reduce_add(I a) { return _mm512_reduce_add_epi32(a); }
 
+  static F to_floats(I a) { return _mm512_cvtepi32_ps(a); }
+
   static void store_i8(int8_t* p, I a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
   }
+  static void store_i16(int16_t* p, I a) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a));
+  }
+
+  using Pairs = __m512i;
+  using Pair = __m512i;
+  static I int_zero() { return _mm512_setzero_si512(); }
+  static Pairs load_i8_pairs(const void* p) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  static Pair load_i16_pair(const int16_t* p) { return broadcast_word(p); }
+  static I add_products(I sums, Pairs a, Pair b) { return _mm512_dpwssd_epi32(sums, a, b); }
 
   static constexpr bool kHasWideTiles = true;
   static constexpr bool kDotsTwoTokens = false;
@@ -123,7 +137,7 @@ struct VecAvx512 {
     I sum =
         Biased ? _mm512_set1_epi32(bias.by_part[static_cast<size_t>(P)]) : _mm512_setzero_si512();
     for (int j = first_vector(P); j < end_vector(P); ++j) {
-      sum = _mm512_dpbusd_epi32(sum, codes.w[j], four_inputs(inputs + 4 * j));
+      sum = _mm512_dpbusd_epi32(sum, codes.w[j], broadcast_word(inputs + 4 * j));
     }
     return _mm512_cvtepi32_ps(sum);
   }
@@ -167,7 +181,7 @@ struct VecAvx512 {
   static constexpr int kToNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-  static I four_inputs(const int8_t* p) {
+  static I broadcast_word(const void* p) {
     int32_t word = 0;
     std::memcpy(&word, p, sizeof(word));
     return _mm512_set1_epi32(word);
