@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "fabric/link/join_info.h"
 #include "fabric/link/liveness.h"
+#include "fabric/link/slot_header.h"
 #include "fabric/link/stream.h"
 #include "fabric/message.h"
 #include "fabric/shm/mapped_memory.h"
@@ -164,6 +165,28 @@ void feed_mapped(Bytes bytes) {
   }
 }
 
+// A word beside a message, its length, and what the slot before left: whatever is read of it, a
+// header that says the same is the same word.
+void feed_short_header(Bytes bytes) {
+  shoal::ByteReader reader(bytes);
+  const auto word = reader.read<uint32_t>();
+  const auto length = reader.read<uint32_t>();
+  const auto left = reader.read<uint64_t>();
+  const auto tag = reader.read<uint32_t>();
+  const auto known = reader.read<uint64_t>();
+  if (!known.is_ok()) return;
+  const auto header = ShortHeader::from_word(*word);
+  const SlotTrail before{.message_left = *left, .tag = *tag};
+  const SlotNote note = header.note(*length, before);
+  const SlotPlace place{.epoch = 1,
+                        .sequence = header.sequence_from(*known),
+                        .released = header.released_from(*known)};
+  CHECK(place.sequence - *known <= ShortHeader::kStepMax);
+  if (header.is_credit() || !header.fits(*length)) return;
+  const auto again = ShortHeader::of_slot(slot_header(place, note), before);
+  CHECK(again.has_value() && again->word() == *word);
+}
+
 void feed_liveness(Bytes bytes) {
   LivenessParser parser;
   while (!bytes.empty()) {
@@ -206,6 +229,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       (void)decode_join_info(rest).is_ok();
       (void)decode_ucx_offer(rest).is_ok();
       (void)decode_candidates(rest).is_ok();
+      feed_short_header(rest);
       if (rest.size() >= RailOffer::kBytes) {
         (void)decode_rail_offer(rest.first<RailOffer::kBytes>()).is_ok();
       }

@@ -8,7 +8,7 @@
 Latency is half of a round trip, bandwidth one way, all bytes over all of the time. Shoal's figures are those of
 `shoal bench fabric --link verbs --poll`; the others' those of ib_send_lat, ib_send_bw and ucx_perftest on the
 same port and GID, and of an all-reduce of Open MPI (all_reduce_mpi.c), over UCX and over libfabric's verbs, by
-connections where it finds a way to make them, else by datagrams. All poll: none yields or sleeps while it
+connections where it finds a way to make them, else by datagrams; which port libfabric takes is not checked. All poll: none yields or sleeps while it
 waits. UCX is measured at its transport, rc_verbs, without its protocols above: active messages up to 4 KiB, as
 they fit its segments, and RDMA writes above. The peers are Debian 12's packages (peer_root.py). Each turn runs
 everything once; what is printed, to standard error after each turn too, is the median over the turns, with the

@@ -115,7 +115,8 @@ class Endpoint {
   virtual Result<bool> poll_sends() = 0;
   // The next slot that arrived, header checked; none when nothing has arrived.
   virtual Result<std::optional<ReceivedSlot>> poll_receive() = 0;
-  // Posts the oldest received slot for receiving again: the peer gets a credit.
+  // Gives the oldest received slot back: the peer gets a credit, at the latest when it would lack
+  // half of them, or when poll_receive() finds nothing or wait() sleeps.
   virtual Status release_receive(const ReceivedSlot& slot) = 0;
   // Sleeps until something may have changed, the group fails or the deadline expires; may return
   // early for no reason.

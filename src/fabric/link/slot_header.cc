@@ -24,9 +24,7 @@ std::optional<std::string> find_slot_fault(const SlotHeader& header,
   return std::nullopt;
 }
 
-std::optional<ShortHeader> ShortHeader::of(const SlotHeader& header, const SlotTrail& before) {
-  const auto low = static_cast<uint32_t>((header.sequence & 0xff) | (header.released & 0xff) << 8);
-  if ((header.flags & kFlagCredit) != 0) return ShortHeader(low | 1U << 31);
+std::optional<ShortHeader> ShortHeader::of_slot(const SlotHeader& header, const SlotTrail& before) {
   const bool goes_on = before.message_left > 0;
   const bool is_first = (header.flags & kFlagFirst) != 0;
   const auto tag_step = static_cast<int32_t>(header.tag - before.tag);
@@ -35,17 +33,23 @@ std::optional<ShortHeader> ShortHeader::of(const SlotHeader& header, const SlotT
       tag_step < -kTagStepMax - 1 || tag_step > kTagStepMax) {
     return std::nullopt;
   }
-  const auto step = static_cast<uint32_t>(tag_step + kTagStepMax + 1);
-  return ShortHeader(low | check_of(header.bytes) << 16 | step << 24);
+  const auto numbers =
+      static_cast<uint32_t>((header.sequence & 0xff) | (header.released & 0xff) << 8);
+  const auto step_bits = static_cast<uint32_t>(tag_step + kTagStepMax + 1);
+  return ShortHeader(numbers | check_of(header.bytes) << 16 | step_bits << 24);
+}
+
+ShortHeader ShortHeader::of_credits(uint64_t released) {
+  return ShortHeader(1U << 31 | static_cast<uint32_t>(released & 0xff) << 8);
 }
 
 SlotNote ShortHeader::note(uint32_t bytes, const SlotTrail& before) const {
   const bool goes_on = before.message_left > 0;
-  const uint32_t step = (word_ >> 24) & 0x7f;
+  const uint32_t step_bits = (word_ >> 24) & 0x7f;
   return {.bytes = bytes,
           .is_first = !goes_on,
           .message_left = goes_on ? before.message_left : bytes,
-          .tag = before.tag + step - (kTagStepMax + 1)};
+          .tag = before.tag + step_bits - (kTagStepMax + 1)};
 }
 
 }  // namespace shoal::fabric

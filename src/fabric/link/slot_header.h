@@ -101,36 +101,42 @@ struct SlotTrail {
 
 // A header in the 32 bits that a link carries beside a message, such as RDMA's immediate data. It
 // is enough for credits, for messages of one slot whose tag is near the last one, and for what
-// follows the first slot of a longer message. Numbers are cut to their low bits: which ones they
-// are is known by where the receiver stands. The epoch is not in it: the link must belong to one.
+// follows the first slot of a longer message. Of numbers that only grow it has the low bits: the
+// receiver knows one that is at most 255 less. The epoch is not in it: the link must belong to one.
 class ShortHeader {
  public:
-  // With more slots per direction the low bits would not tell one from another.
-  static constexpr uint32_t kSlotsMax = 64;
+  // Slots per direction: half of what eight bits tell apart, so that a slot without a credit shows.
+  static constexpr uint32_t kSlotsMax = 128;
+  static constexpr uint64_t kStepMax = 255;
 
   // None: what the header says does not follow from the trail.
-  static std::optional<ShortHeader> of(const SlotHeader& header, const SlotTrail& before);
+  static std::optional<ShortHeader> of_slot(const SlotHeader& header, const SlotTrail& before);
+  static ShortHeader of_credits(uint64_t released);
   static constexpr ShortHeader from_word(uint32_t word) { return ShortHeader(word); }
   constexpr uint32_t word() const { return word_; }
 
   bool is_credit() const { return (word_ >> 31) != 0; }
-  // Whether a slot may be as long as this: wrong lengths pass if they differ by a multiple of 251.
-  bool fits_length(uint32_t bytes) const { return check_of(bytes) == ((word_ >> 16) & 0xff); }
-  // The whole numbers, of which one at most 127 off is known.
-  uint64_t sequence_near(uint64_t known) const { return near(known, word_); }
-  uint64_t released_near(uint64_t known) const { return near(known, word_ >> 8); }
+  // Whether a message of so many bytes may have this header: credits have none and say nothing
+  // else; of slots, wrong lengths pass if they differ by a multiple of 251.
+  bool fits(uint32_t bytes) const {
+    if (is_credit()) return bytes == 0 && (word_ & ~kCreditBits) == 0;
+    return check_of(bytes) == ((word_ >> 16) & 0xff);
+  }
+  // The whole numbers, of which one at most kStepMax less is known.
+  uint64_t sequence_from(uint64_t known) const { return known + step(known, word_); }
+  uint64_t released_from(uint64_t known) const { return known + step(known, word_ >> 8); }
   // The note of a slot of so many bytes; its message_left may be less than these, from a peer that
   // breaks the rules.
   SlotNote note(uint32_t bytes, const SlotTrail& before) const;
 
  private:
+  static constexpr uint32_t kCreditBits = 0x8000ff00;
   static constexpr int32_t kTagStepMax = 63;  // and -64
 
   explicit constexpr ShortHeader(uint32_t word) : word_(word) {}
   static constexpr uint32_t check_of(uint32_t bytes) { return bytes % 251; }
-  static constexpr uint64_t near(uint64_t known, uint32_t low) {
-    const auto distance = static_cast<int8_t>(static_cast<uint8_t>(low - known));
-    return known + static_cast<uint64_t>(int64_t{distance});
+  static constexpr uint8_t step(uint64_t known, uint32_t low) {
+    return static_cast<uint8_t>(low - known);
   }
 
   // From the lowest: 8 bits sequence, 8 released, 8 check of the length, 7 step of the tag plus 64,

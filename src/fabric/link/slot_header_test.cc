@@ -25,16 +25,15 @@ TEST(ShortHeader, SaysWhatTheWholeHeaderSaysWhereverItIsMade) {
                   .message_left = random() % 1000,
                   .tag = before.tag + static_cast<uint32_t>(random() % 140) - 70};
     if (random() % 2 == 0) note.message_left = note.is_first ? note.bytes : before.message_left;
-    const auto header = ShortHeader::of(make_header(sequence, released, note), before);
+    const auto header = ShortHeader::of_slot(make_header(sequence, released, note), before);
     if (!header.has_value()) continue;
     ++made;
     const ShortHeader read = ShortHeader::from_word(header->word());
     EXPECT_FALSE(read.is_credit());
-    EXPECT_TRUE(read.fits_length(note.bytes));
-    // The receiver is at most a window away, in front or behind.
-    const uint64_t distance = random() % 128;
-    EXPECT_EQ(read.sequence_near(sequence - distance), sequence);
-    EXPECT_EQ(read.released_near(released + distance), released);
+    EXPECT_TRUE(read.fits(note.bytes));
+    const uint64_t step = random() % (ShortHeader::kStepMax + 1);
+    EXPECT_EQ(read.sequence_from(sequence - step), sequence);
+    EXPECT_EQ(read.released_from(released - step), released);
     const SlotNote back = read.note(note.bytes, before);
     EXPECT_EQ(back.bytes, note.bytes);
     EXPECT_EQ(back.is_first, note.is_first);
@@ -48,7 +47,7 @@ TEST(ShortHeader, IsNotMadeOfWhatTheSlotBeforeDoesNotExplain) {
   const SlotTrail ended{.message_left = 0, .tag = 100};
   const SlotTrail open{.message_left = 50, .tag = 100};
   const auto is_made = [](const SlotNote& note, const SlotTrail& before) {
-    return ShortHeader::of(make_header(1, 0, note), before).has_value();
+    return ShortHeader::of_slot(make_header(1, 0, note), before).has_value();
   };
   EXPECT_TRUE(is_made({.bytes = 8, .message_left = 8, .tag = 100}, ended));
   EXPECT_TRUE(is_made({.bytes = 8, .message_left = 8, .tag = 36}, ended));
@@ -66,20 +65,23 @@ TEST(ShortHeader, IsNotMadeOfWhatTheSlotBeforeDoesNotExplain) {
 }
 
 TEST(ShortHeader, AWrongLengthIsSeen) {
-  const auto header = ShortHeader::of(make_header(1, 0, {.bytes = 4096, .message_left = 4096}), {});
+  const auto header =
+      ShortHeader::of_slot(make_header(1, 0, {.bytes = 4096, .message_left = 4096}), {});
   ASSERT_TRUE(header.has_value());
   for (uint32_t bytes = 0; bytes <= 65536; ++bytes) {
-    EXPECT_EQ(header->fits_length(bytes), bytes % 251 == 4096 % 251) << bytes;
+    EXPECT_EQ(header->fits(bytes), bytes % 251 == 4096 % 251) << bytes;
   }
 }
 
-TEST(ShortHeader, CreditsAreTold) {
-  const SlotHeader credit = credit_header({.epoch = 5, .sequence = 1000, .released = 998});
-  const auto header = ShortHeader::of(credit, {.message_left = 3, .tag = 9});
-  ASSERT_TRUE(header.has_value());
-  EXPECT_TRUE(header->is_credit());
-  EXPECT_EQ(header->sequence_near(990), 1000U);
-  EXPECT_EQ(header->released_near(990), 998U);
+TEST(ShortHeader, CreditsSayNothingElse) {
+  const ShortHeader header = ShortHeader::of_credits(998);
+  EXPECT_TRUE(header.is_credit());
+  EXPECT_EQ(header.released_from(990), 998U);
+  EXPECT_TRUE(header.fits(0));
+  EXPECT_FALSE(header.fits(1));
+  for (const int bit : {0, 7, 16, 23, 24, 30}) {
+    EXPECT_FALSE(ShortHeader::from_word(header.word() | 1U << bit).fits(0)) << bit;
+  }
 }
 
 }  // namespace

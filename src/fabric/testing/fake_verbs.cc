@@ -285,10 +285,12 @@ class FakeVerbs::Impl {
       set_error(peer);
     } else {
       const bool is_short = length > 32 && is_due(options_.short_message_every);
-      complete(
-          *peer.receives_to,
-          {.id = receive.id, .bytes = is_short ? length - 32 : length, .immediate = send.immediate},
-          peer.qp_num);
+      complete(*peer.receives_to,
+               {.id = receive.id,
+                .bytes = is_short ? length - 32 : length,
+                .immediate = send.immediate,
+                .opcode = options_.writes ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV},
+               peer.qp_num);
     }
     end_send(pair, IBV_WC_SUCCESS);
   }
@@ -340,6 +342,7 @@ class FakeVerbs::Impl {
     ibv_wc_status status = IBV_WC_SUCCESS;
     uint32_t bytes = 0;
     std::optional<uint32_t> immediate{};
+    ibv_wc_opcode opcode = IBV_WC_SEND;
   };
   void complete(FakeQueue& queue, const End& end, uint32_t pair) {
     if (queue.completions.size() >= static_cast<size_t>(queue.cqe)) {
@@ -350,6 +353,7 @@ class FakeVerbs::Impl {
     completion.status = end.status;
     completion.byte_len = end.bytes;
     completion.qp_num = pair;
+    completion.opcode = end.opcode;
     if (end.immediate.has_value()) {
       completion.wc_flags = IBV_WC_WITH_IMM;
       completion.imm_data = *end.immediate;
@@ -717,6 +721,7 @@ class FakeVerbs::Impl {
       return EINVAL;
     }
     pair->receives.push_back(receive);
+    ++counts_.receives_posted;
     return 0;
   }
 

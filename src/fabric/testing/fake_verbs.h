@@ -48,6 +48,8 @@ struct FakeVerbsOptions {
   uint32_t short_message_every = 0;
   uint32_t swap_every = 0;  // with the next one of its queue pair
   uint32_t drop_every = 0;  // not of kLinuxRc
+  // Receives end as if a peer had written to memory, which takes a receive too.
+  bool writes = false;
 };
 
 // What is in use, and what happened.
@@ -60,6 +62,7 @@ struct FakeVerbsCounts {
   int queue_pairs = 0;
   uint64_t delivered = 0;
   uint64_t delivered_bytes = 0;
+  uint64_t receives_posted = 0;
   std::vector<uint64_t> delivered_from{};  // by the sender's device
   uint64_t dropped = 0;
   uint64_t faults = 0;  // that the options asked for

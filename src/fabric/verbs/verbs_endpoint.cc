@@ -169,14 +169,20 @@ Status VerbsEndpoint::take_message(Arrival arrival, const ibv_wc& completion) {
   if (bytes > link_->rail_of(arrival.lane).receive_bytes(arrival.lane)) {
     return fail(fmt::format("sent a message of {} bytes", bytes));
   }
-  const std::optional<uint32_t> immediate = VerbsRail::immediate_of(completion);
-  if (immediate.has_value()) arrival.short_header = ShortHeader::from_word(*immediate);
+  std::optional<uint32_t> immediate;
+  if (link_->layout().has_short_headers) immediate = VerbsRail::immediate_of(completion);
+  if (immediate.has_value()) {
+    // A write to memory could say the same, and leave the receive as it was.
+    if (completion.opcode != IBV_WC_RECV) return fail("did something else than send");
+    arrival.short_header = ShortHeader::from_word(*immediate);
+  }
   RETURN_IF_ERROR(immediate.has_value() ? read_short_header(arrival, bytes)
                                         : read_header(arrival, bytes));
   ++lane.arrived;
-  RETURN_IF_ERROR(take_released(arrival.header.released));
-  if (arrival.is_credit()) return post_receive(arrival.lane, arrival.receive);
-  const uint64_t sequence = arrival.header.sequence;
+  lane.released = arrival.released;
+  RETURN_IF_ERROR(take_released(arrival.released));
+  if (arrival.is_credit) return post_receive(arrival.lane, arrival.receive);
+  const uint64_t sequence = arrival.sequence;
   if (sequence <= given_ || sequence > returned_ + info().slots.count || lane.arrivals.is_full()) {
     return fail(fmt::format("sent slot number {} without a credit", sequence));
   }
@@ -192,15 +198,16 @@ Status VerbsEndpoint::take_message(Arrival arrival, const ibv_wc& completion) {
 Status VerbsEndpoint::read_header(Arrival& arrival, uint32_t bytes) {
   if (bytes < kVerbsHeaderBytes) return fail(fmt::format("sent a message of {} bytes", bytes));
   const std::byte* from = link_->rail_of(arrival.lane).receive(arrival.lane, arrival.receive);
-  SlotHeader& header = arrival.header;
-  header = decode_slot_header(std::span<const std::byte, kSlotHeaderBytes>(from, kSlotHeaderBytes));
+  const SlotHeader header =
+      decode_slot_header(std::span<const std::byte, kSlotHeaderBytes>(from, kSlotHeaderBytes));
   uint64_t number = 0;
   std::memcpy(&number, from + kLaneNumberAt, sizeof(number));
+  arrival.is_credit = (header.flags & kFlagCredit) != 0;
   // Which slot it is, is looked at when it is due: other lanes may be behind.
   const SlotExpectation expected{
       .epoch = info().epoch,
       .sequence = header.sequence,
-      .payload_bytes = arrival.is_credit() ? 0 : info().slots.payload_bytes};
+      .payload_bytes = arrival.is_credit ? 0 : info().slots.payload_bytes};
   if (const auto fault = find_slot_fault(header, expected); fault.has_value()) return fail(*fault);
   const uint64_t due = lanes_[static_cast<size_t>(arrival.lane)].arrived + 1;
   if (number != due) {
@@ -210,23 +217,25 @@ Status VerbsEndpoint::read_header(Arrival& arrival, uint32_t bytes) {
                     number, arrival.lane, due));
   }
   if (kVerbsHeaderBytes + header.bytes > bytes) return fail("sent a slot that was cut off");
+  arrival.sequence = header.sequence;
+  arrival.released = header.released;
+  arrival.whole_note = note_of(header);
   return Status::ok();
 }
 
 // What its note is, shows when the slots before it have come.
 Status VerbsEndpoint::read_short_header(Arrival& arrival, uint32_t bytes) {
   const ShortHeader& header = *arrival.short_header;
-  const uint32_t bytes_max = header.is_credit() ? 0 : info().slots.payload_bytes;
-  if (!link_->layout().has_short_headers || bytes > bytes_max) {
+  if (bytes > info().slots.payload_bytes) {
     return fail(fmt::format("sent a message of {} bytes with a short header", bytes));
   }
-  if (!header.is_credit() && !header.fits_length(bytes)) {
-    return fail(fmt::format("sent a slot that was cut off, of which {} bytes came", bytes));
+  if (!header.fits(bytes)) {
+    return fail(fmt::format("sent a message that was cut off, of which {} bytes came", bytes));
   }
-  arrival.header = {.bytes = bytes,
-                    .sequence = header.sequence_near(given_),
-                    .released = header.released_near(released_by_peer_),
-                    .flags = header.is_credit() ? kFlagCredit : 0};
+  arrival.is_credit = header.is_credit();
+  arrival.sequence = header.sequence_from(given_);
+  arrival.released = header.released_from(lanes_[static_cast<size_t>(arrival.lane)].released);
+  arrival.whole_note.bytes = bytes;
   return Status::ok();
 }
 
@@ -264,12 +273,14 @@ Status VerbsEndpoint::post_send(const SendSlot& slot, const SlotNote& note) {
 Status VerbsEndpoint::send_slot(const SlotNote& note, Message message) {
   message.header =
       slot_header({.epoch = info().epoch, .sequence = ++posted_, .released = returned_}, note);
-  if (link_->layout().has_short_headers) {
-    message.short_header = ShortHeader::of(message.header, sent_trail_);
+  ASSIGN_OR_RETURN(int lane, choose_lane(note.bytes));
+  if (may_be_short(lane)) {
+    message.short_header = ShortHeader::of_slot(message.header, sent_trail_);
+  }
+  if (!message.short_header.has_value()) {
+    ASSIGN_OR_RETURN(lane, choose_lane(kVerbsHeaderBytes + note.bytes));
   }
   sent_trail_ = SlotTrail::behind(note);
-  const uint32_t header_bytes = message.short_header.has_value() ? 0 : kVerbsHeaderBytes;
-  ASSIGN_OR_RETURN(const int lane, choose_lane(header_bytes + note.bytes));
   return send(lane, message);
 }
 
@@ -311,7 +322,7 @@ Status VerbsEndpoint::send(int lane_index, const Message& message) {
                            number - lane.signaled >= std::max(1U, link_->sends_max() / 4);
   if (is_signaled) lane.signaled = number;
   if (!message.in_place.empty()) lane.in_place = number;
-  told_ = message.header.released;
+  told_ = lane.told = message.header.released;
   VerbsRail& rail = link_->rail_of(lane_index);
   VerbsRail::Send work{.in_place = message.in_place,
                        .id = VerbsRail::make_id(lane_index, number),
@@ -362,7 +373,7 @@ bool VerbsEndpoint::reads_callers_memory() const {
 
 const VerbsEndpoint::Arrival* VerbsEndpoint::due_arrival() const {
   for (const Lane& lane : lanes_) {
-    if (!lane.arrivals.is_empty() && lane.arrivals.front().header.sequence == given_ + 1) {
+    if (!lane.arrivals.is_empty() && lane.arrivals.front().sequence == given_ + 1) {
       return &lane.arrivals.front();
     }
   }
@@ -375,7 +386,7 @@ Status VerbsEndpoint::check_order() {
   for (const Lane& lane : lanes_) {
     if (lane.arrivals.is_empty()) {
       is_missing = false;
-    } else if (const uint64_t front = lane.arrivals.front().header.sequence; front <= given_) {
+    } else if (const uint64_t front = lane.arrivals.front().sequence; front <= given_) {
       return fail(fmt::format("sent slot number {} twice", front));
     }
   }
@@ -400,9 +411,7 @@ Result<std::optional<ReceivedSlot>> VerbsEndpoint::poll_receive() {
   Arrival& held = held_[sequence % info().slots.count];
   held = *arrival;
   lanes_[static_cast<size_t>(held.lane)].arrivals.pop();
-  const SlotNote note = held.short_header.has_value()
-                            ? held.short_header->note(held.header.bytes, given_trail_)
-                            : note_of(held.header);
+  const SlotNote note = held.note(given_trail_);
   if (note.bytes > note.message_left) {
     return fail("sent a slot that is longer than what its message has left");
   }
@@ -417,7 +426,7 @@ Status VerbsEndpoint::release_receive(const ReceivedSlot& slot) {
   CHECK(released_ < given_ && slot.index == (released_ + 1) % info().slots.count);
   ++released_;
   if (health().failed()) return health().failure();
-  return released_ - returned_ < half() ? Status::ok() : return_released();
+  return released_ - told_ < untold_max() ? Status::ok() : return_released();
 }
 
 Status VerbsEndpoint::return_released() {
@@ -437,7 +446,7 @@ Status VerbsEndpoint::post_receive(int lane, uint32_t receive) {
 
 // Slots that we send carry the count too; a message of its own is for one-sided traffic.
 Status VerbsEndpoint::send_credit_if_due() {
-  if (is_broken_ || returned_ - told_ < half()) return Status::ok();
+  if (is_broken_ || returned_ - told_ < untold_max()) return Status::ok();
   if (!has_place(lanes_[0])) {
     RETURN_IF_ERROR(take_sends().status());
     if (!has_place(lanes_[0])) return Status::ok();  // with the next one
@@ -450,9 +459,7 @@ Status VerbsEndpoint::send_credit(int lane, bool is_signaled) {
       .from = link_->control_message(controls_sent_++),
       .header = credit_header({.epoch = info().epoch, .sequence = posted_, .released = returned_}),
       .is_signaled = is_signaled};
-  if (link_->layout().has_short_headers) {
-    message.short_header = ShortHeader::of(message.header, {});
-  }
+  if (may_be_short(lane)) message.short_header = ShortHeader::of_credits(returned_);
   return send(lane, message);
 }
 
@@ -464,6 +471,7 @@ void VerbsEndpoint::wait(const Deadline& deadline) {
     const auto receives = take_receives();
     return !sends.is_ok() || !receives.is_ok() || *sends || *receives;
   };
+  if (!return_released().is_ok()) return;
   if (!is_broken_) {
     const Status armed = link_->arm(waits_for_sends());
     if (!armed.is_ok()) (void)device_failed(armed);

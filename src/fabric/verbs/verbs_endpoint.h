@@ -2,14 +2,16 @@
 //
 // Each slot is one SEND: a header of 64 bytes (docs/fabric.md) and the payload; or the payload
 // alone, with a header of 32 bits in the SEND's immediate data, wherever that says enough. Slots
-// are numbered over all lanes of the link and given in that order; a lane's own numbers show at
-// once when one was lost, doubled or overtaken. Where several cables lead to the peer, a large slot
-// takes the one on which the fewest are under way, so that each carries what it can. Headers carry
-// the count of released slots; a message with only a header carries nothing else. A credit means
-// that the peer has read and released the slot before, so its buffer is free without asking for the
-// send's completion; every few sends are signaled, to free their places in the device's queue.
-// Large payloads in registered memory are sent from where they are: these sends are signaled, and
-// poll_sends() waits for them.
+// are numbered over all lanes of the link and given in that order. Whole headers number the
+// messages of their lane too, which shows at once when one was lost, doubled or overtaken; with
+// short ones, which only reliable connections have, the slots' numbers show it. Where several
+// cables lead to the peer, a large slot takes the one on which the fewest are under way, so that
+// each carries what it can. Headers carry the count of released slots; a message with only a header
+// carries nothing else. What is released is posted for receiving again when there is time, or when
+// the peer would lack half of its credits. A credit means that the peer has read and released the
+// slot before, so its buffer is free without asking for the send's completion; every few sends are
+// signaled, to free their places in the device's queue. Large payloads in registered memory are
+// sent from where they are: these sends are signaled, and poll_sends() waits for them.
 // A completion with an error makes the peer a suspect: what happened, the liveness monitor finds.
 // The data path makes no system call, allocates nothing and takes no lock. Thread rule: as
 // endpoint.h.
@@ -52,10 +54,15 @@ class VerbsEndpoint final : public Endpoint {
   struct Arrival {
     int lane = 0;
     uint32_t receive = 0;
-    SlotHeader header{};  // of a short one sequence, bytes, released and flags alone
+    uint64_t sequence = 0;
+    uint64_t released = 0;
+    bool is_credit = false;
+    SlotNote whole_note{};  // but for its bytes, of a short header this waits for the slot before
     std::optional<ShortHeader> short_header{};
 
-    bool is_credit() const { return (header.flags & kFlagCredit) != 0; }
+    SlotNote note(const SlotTrail& before) const {
+      return short_header.has_value() ? short_header->note(whole_note.bytes, before) : whole_note;
+    }
     uint32_t payload_at() const { return short_header.has_value() ? 0 : kVerbsHeaderBytes; }
   };
   // Arrivals of one lane, in order.
@@ -78,8 +85,10 @@ class VerbsEndpoint final : public Endpoint {
     uint64_t completed = 0;  // of these, as far as completions have told
     uint64_t signaled = 0;   // the last one that was
     uint64_t in_place = 0;   // the last one that reads the caller's memory
+    uint64_t told = 0;       // the count of released slots in the last one
     uint64_t arrived = 0;    // messages
     uint64_t sequence = 0;   // of the last slot that arrived
+    uint64_t released = 0;   // as the last message that arrived says
     ArrivalQueue arrivals;
   };
 
@@ -89,7 +98,8 @@ class VerbsEndpoint final : public Endpoint {
   Result<bool> may_send();
   Status send_credit(int lane, bool is_signaled);
   Status send_credit_if_due();
-  uint64_t half() const { return (info().slots.count + 1) / 2; }
+  // Slots that the peer may lack before it is told by a message of credits.
+  uint64_t untold_max() const { return (info().slots.count + 1) / 2; }
   // For a message of so many bytes, with the header that goes before it.
   Result<int> choose_lane(uint32_t bytes);
   // A message whose payload, if any, lies behind `from` already, or in the caller's memory.
@@ -100,8 +110,12 @@ class VerbsEndpoint final : public Endpoint {
     bool is_signaled = false;
     std::optional<ShortHeader> short_header{};
   };
-  // The next slot: in `message` with the header still to be made.
+  // Sends `message` as the next slot; makes its header.
   Status send_slot(const SlotNote& note, Message message);
+  bool may_be_short(int lane) const {
+    return link_->layout().has_short_headers &&
+           returned_ - lanes_[static_cast<size_t>(lane)].told <= ShortHeader::kStepMax;
+  }
   Status send(int lane, const Message& message);
   Status post_receive(int lane, uint32_t receive);
   // Posts the receives of what has been released, and sends credits when many are due.

@@ -161,7 +161,8 @@ class VerbsRail {
   bool is_registered(std::span<const std::byte> bytes) const { return region_of(bytes) != nullptr; }
 
   // Posts a SEND of `bytes` of the rail's own memory, and behind them, if there are any, the bytes
-  // of `in_place`, which are registered. `id` comes back in the completion.
+  // of `in_place`, which are registered; of neither, if there is immediate data. `id` comes back in
+  // the completion.
   struct Send {
     const std::byte* from = nullptr;
     uint32_t bytes = 0;
@@ -193,7 +194,7 @@ class VerbsRail {
 
   // How a send or a receive failed: `what` ended with ...
   std::string failure_text(const ibv_wc& completion, std::string_view what) const;
-  // The immediate data of a receive; none: it has none.
+  // The immediate data of a receive, if it has any.
   static std::optional<uint32_t> immediate_of(const ibv_wc& completion);
   // Which lane and which send or receive a completion is of.
   static int lane_of(uint64_t id) { return static_cast<int>(id >> kNumberBits); }
