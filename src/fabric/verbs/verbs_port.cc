@@ -235,8 +235,7 @@ VerbsRules VerbsRules::thunderbolt() {
           .region_alignment = 16 * 1024,
           .region_bytes_max = size_t{1} << 30,
           .may_cross_4gib = false,
-          .receives_early = false,
-          .has_immediate = false};
+          .receives_early = false};
 }
 
 std::string VerbsPort::text() const { return fmt::format("{} port {}", device, number); }

@@ -45,8 +45,6 @@ struct VerbsRules {
   bool may_cross_4gib = true;
   // A receive can be posted before the queue pair is ready to send.
   bool receives_early = true;
-  // A SEND may carry 32 bits beside its bytes.
-  bool has_immediate = true;
 
   static VerbsRules linux_rc() { return {}; }
   // For devices that have nothing else; nothing asks for it but tests yet.

@@ -62,8 +62,7 @@ LaneLayout LaneLayout::of(const SlotClass& slots, const VerbsRules& rules) {
   layout.receive_bytes[0] = std::min(layout.slot_bytes, kSmallBytes);
   layout.receive_bytes[1] = layout.lanes == 2 ? layout.slot_bytes : 0;
   layout.receives = slots.count + kControlMessages;
-  layout.has_short_headers =
-      rules.has_immediate && rules.qp_type == IBV_QPT_RC && slots.count <= ShortHeader::kSlotsMax;
+  layout.has_short_headers = rules.qp_type == IBV_QPT_RC && slots.count <= ShortHeader::kSlotsMax;
   return layout;
 }
 
